@@ -112,6 +112,8 @@ class BatchLease {
     connection_->expect(n);
     n_addresses_ = n;
   }
+  /// Leaves the addresses to the end of the connection, which frees them.
+  void abandon() noexcept { n_addresses_ = 0; }
 
  private:
   std::span<const std::uint64_t> addresses() const noexcept {

@@ -67,6 +67,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       connection(pool->take(interrupted)),
       receiver({.limits = options.limits}),
       dictionaries(options.limits),
+      queued(options.read_ahead),
       decompressor(options.limits),
       realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
@@ -151,16 +152,9 @@ void Reader::Impl::sleep(std::int64_t deadline) {
       throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
     }
   } catch (const ConnectionError&) {
-    receiver.on_disconnected();
+    // Else an item would become invalid that is still used; region() and the reads meet the error as well.
+    if (unfinished == nullptr && ended == nullptr) receiver.on_disconnected();
   }
-}
-
-// Like look(), but takes nothing while the bodies that are being read are as many as may be, or the stream's end has
-// been taken and waits for them.
-const dissociated::Receiver::Item* Reader::Impl::next_item() {
-  if (queued.empty()) [[likely]]
-    return ended != nullptr ? std::exchange(ended, nullptr) : look();
-  return ended != nullptr || queued_bytes >= options.read_ahead ? nullptr : look();
 }
 
 // Puts the connection back into the pool for another stream.
@@ -175,7 +169,7 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   if (item.kind == dissociated::Receiver::Item::Kind::kError) {
     const std::string text(as_text(item.metadata));
     // With two connections, the other one may still be in mid-stream.
-    if (!data_connection) put_back();
+    if (queued.drop() && !data_connection) put_back();
     connection.reset();
     data_connection.reset();
     throw_remote(text, pool->where());
@@ -233,33 +227,12 @@ bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optiona
   return true;
 }
 
-// Delivers the first of the bodies that wait for their turn. Returns false if it hasn't arrived.
-bool Reader::Impl::deliver_queued(std::optional<array::RecordBatch>* out) {
-  QueuedBody& first = queued.front();
-  try {
-    begin_reads(&first);
-    if (!first.parts.empty() || (first.reading && !first.reading->done())) return false;
-  } catch (const ConnectionError& error) {
-    throw TruncatedStreamError("the stream \"" + name + "\" was cut off in the middle of reading message " +
-                               std::to_string(first.sequence) + ": " + error.what());
-  }
-  QueuedBody body = std::move(first);
-  queued.pop_front();
-  queued_bytes -= body.bytes;
-  body.lease = nullptr;  // all was read: the server may reuse its memory
-  store(&body, out);
-  if (options.on_batch) {
-    show(body, body.metadata, body.addresses.empty() ? dissociated::BodyType::kPacked : dissociated::BodyType::kRemote,
-         body.addresses, body.remote);
-  }
-  return true;
-}
-
-// Begins the reads of a body. If too many are under way, a later call does.
-void Reader::Impl::begin_reads(QueuedBody* body) {
-  if (body->parts.empty()) return;
-  body->reading = bodies_from().transport().read(body->parts, body->owner);
-  if (body->reading) body->parts.clear();
+// Like deliver(), for a body whose turn has come.
+void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordBatch>* out) {
+  store(&body->batch, out);
+  if (!options.on_batch) return;
+  const auto type = body->addresses.empty() ? dissociated::BodyType::kPacked : dissociated::BodyType::kRemote;
+  show(body->batch, body->metadata, type, body->addresses, body->remote);
 }
 
 // Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
@@ -424,11 +397,14 @@ void Reader::Impl::check_place(const transport::PeerRegion& region, std::size_t 
   current.context = context;
 }
 
-// Returns the region of this address. If its announcement is late, waits for it, or, in a call that must not wait,
-// returns null until a time limit.
+// Returns the region of this address. If its announcement is late, waits for it, or, in a call that must not wait or
+// while other bodies are being read, returns null until a time limit.
 std::shared_ptr<const transport::PeerRegion> Reader::Impl::region(std::uint64_t address) {
   transport::Connection& from = bodies_from().transport();
-  if (may_wait) return from.peer_region(address, kAnnouncementTimeoutMs, interrupted);
+  if (may_wait && queued.empty()) {
+    region_deadline = 0;
+    return from.peer_region(address, kAnnouncementTimeoutMs, interrupted);
+  }
   if (!from.knows_region(address)) {
     if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeoutMs);
     if (deadline_ns(0) < region_deadline) return nullptr;
@@ -456,28 +432,28 @@ void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
   }
 }
 
-// Appends the body in `current` to those that wait for their turn. With `unread`, begins to read it.
+// Appends the body in `current` to those that wait for their turn. With `unread`, its memory is read.
 void Reader::Impl::enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread) {
-  QueuedBody body;
-  static_cast<BatchBody&>(body) = std::exchange(current, {});
+  auto body = std::make_unique<QueuedBody>(std::exchange(current, {}), bodies_from().transport(), name);
   if (options.on_batch) {
-    body.metadata.assign(item.metadata.begin(), item.metadata.end());
+    body->metadata.assign(item.metadata.begin(), item.metadata.end());
     if (item.body_type == dissociated::BodyType::kRemote) {
-      body.addresses.assign(item.body.begin(), item.body.end());
-      body.remote = remote;
+      body->addresses.assign(item.body.begin(), item.body.end());
+      body->remote = remote;
     }
   }
-  if (unread) {
-    body.lease = std::move(unread);
-    plan_reads(&body);
-  }
-  queued_bytes += body.bytes;
-  queued.push_back(std::move(body));
-  if (queued.size() == 1 || queued[queued.size() - 2].parts.empty()) begin_reads(&queued.back());
+  body->lease = std::move(unread);
+  if (body->lease) plan_reads(body.get());
+  // Bodies that arrive by value behind a slow read count as well, and empty ones count by their metadata.
+  std::uint64_t bytes = item.metadata.size();
+  for (const array::BufferView& view : body->batch.views) bytes += static_cast<std::uint64_t>(view.size);
+  queued.push(std::move(body), bytes);
 }
 
 // Plans the reads of the selected columns, of whole dictionaries, into memory of ours.
-void Reader::Impl::plan_reads(QueuedBody* body) {
+void Reader::Impl::plan_reads(QueuedBody* queued_body) {
+  BatchBody* const body = &queued_body->batch;
+  std::vector<transport::ReadPart>* const parts = &queued_body->parts;
   std::vector<std::size_t> wanted;  // by index in `remote`
   if (options.all_columns || body->kind == ipc::MessageKind::kDictionaryBatch) {
     for (std::size_t i = 0; i < remote.size(); ++i) wanted.push_back(i);
@@ -487,12 +463,13 @@ void Reader::Impl::plan_reads(QueuedBody* body) {
     body->selected = true;
     body->views.assign(wanted.size(), {});
   }
-  for (const std::size_t i : wanted) body->bytes += align_up(remote[i].length, kBufferAlignment);
-  if (body->bytes == 0) return;
+  std::uint64_t size = 0;
+  for (const std::size_t i : wanted) size += align_up(remote[i].length, kBufferAlignment);
+  if (size == 0) return;
   if (!read_memory) {
     read_memory = options.arena ? std::make_shared<ArenaMemory>(options.arena) : transport::make_body_pool();
   }
-  const std::shared_ptr<std::byte> memory = read_memory->allocate(body->bytes);
+  const std::shared_ptr<std::byte> memory = read_memory->allocate(size);
   std::uint64_t at = 0;
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const dissociated::RemoteBuffer& buffer = remote[wanted[k]];
@@ -501,13 +478,13 @@ void Reader::Impl::plan_reads(QueuedBody* body) {
     body->views[k] = {to, static_cast<std::int64_t>(buffer.length)};
     at += align_up(buffer.length, kBufferAlignment);
     // Buffers that lie one after the other, here and there, are read together, with the padding between them.
-    transport::ReadPart* const last = body->parts.empty() ? nullptr : &body->parts.back();
+    transport::ReadPart* const last = parts->empty() ? nullptr : &parts->back();
     const auto gap = last != nullptr ? static_cast<std::uint64_t>(to - last->to) : 0;
     if (last != nullptr && gap < last->length + kBufferAlignment && buffer.address == last->address + gap &&
-        body->lease->in_one_region(last->address, gap + buffer.length)) {
+        queued_body->lease->in_one_region(last->address, gap + buffer.length)) {
       last->length = gap + buffer.length;
     } else {
-      body->parts.push_back({buffer.address, buffer.length, to});
+      parts->push_back({buffer.address, buffer.length, to});
     }
   }
   body->owner = memory;
@@ -528,52 +505,71 @@ void Reader::Impl::check_deadline(std::int64_t deadline) {
   }
 }
 
+// Takes the next message if it has arrived and there is room for its body. Sets `*out` if it is a batch whose memory is
+// there. Returns false if nothing was taken.
+bool Reader::Impl::take(std::optional<array::RecordBatch>* out) {
+  if (!queued.has_room()) return false;
+  const dissociated::Receiver::Item* item = nullptr;
+  try {
+    item = look();
+    if (item == nullptr) return false;
+    if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
+      ended = item;
+      const bool whole = item->kind == dissociated::Receiver::Item::Kind::kEnd;
+      queued.end(whole ? dissociated::ReadQueue::Ending::kEnd : dissociated::ReadQueue::Ending::kError);
+      return false;
+    }
+    if (deliver(*item, out)) return true;
+    unfinished = item;
+    return false;
+  } catch (const InterruptedError&) {
+    unfinished = item;  // its memory hasn't arrived
+    throw;
+  } catch (...) {
+    if (queued.empty()) throw;
+    failure = std::current_exception();  // of this message: the bodies before it come first
+    queued.end(dissociated::ReadQueue::Ending::kEnd);
+    return false;
+  }
+}
+
 // Returns true if `*batch` was set to the next batch, or to nullopt at the end. Returns false if it hasn't arrived and
 // `waiting` is false.
 bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batch) {
   batch->reset();
-  if (failure) std::rethrow_exception(failure);  // a truncated stream must never look like one that ended
-  if (over) return true;
+  if (over) {
+    if (failure) std::rethrow_exception(failure);  // a truncated stream must never look like one that ended
+    return true;
+  }
   pool->made_in().check("this Reader");
   may_wait = waiting;
   const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
-  const dissociated::Receiver::Item* item = nullptr;
   try {
     for (bool woken = false;;) {
-      if (!queued.empty() && deliver_queued(batch)) [[unlikely]] {
-        if (*batch) return true;
-        if (may_wait) check_deadline(deadline);
-        continue;
-      }
-      item = next_item();
-      if (item == nullptr) {
-        if (!may_wait) return false;
-        if (woken) check_deadline(deadline);  // the parts of a long message also end the wait
-        sleep(deadline);
-        woken = true;
-        continue;
-      }
-      if (item->kind == dissociated::Receiver::Item::Kind::kEnd && !queued.empty()) {
-        ended = std::exchange(item, nullptr);
-        continue;
-      }
-      if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
-        queued.clear();
-        finish(*item);
+      // One message is taken for each body that comes out of the queue, so that reads overlap with the consumer's work.
+      const bool took = take(batch);
+      if (*batch) return true;
+      std::unique_ptr<dissociated::ReadQueue::Body> body;
+      const dissociated::ReadQueue::Due due = queued.next(&body);
+      if (body) deliver_queued(static_cast<QueuedBody*>(body.get()), batch);  // enqueue() made it
+      if (*batch) return true;
+      if (due == dissociated::ReadQueue::Due::kEnd || due == dissociated::ReadQueue::Due::kError) {
+        if (failure) std::rethrow_exception(failure);
+        finish(*ended);
         return true;
       }
-      if (!deliver(*item, batch)) {
-        unfinished = item;
-        return false;
+      if (took || body) {
+        if (may_wait) check_deadline(deadline);  // an endless series of dictionaries must not block the caller
+        continue;
       }
-      if (*batch) return true;
-      item = nullptr;
-      if (may_wait) check_deadline(deadline);  // an endless series of dictionaries must not block the caller
+      if (!may_wait) return false;
+      if (woken) check_deadline(deadline);  // the parts of a long message also end the wait
+      sleep(deadline);
+      woken = true;
     }
   } catch (const TimeoutError&) {
     throw;  // may be called again
   } catch (const InterruptedError&) {
-    unfinished = item;  // its memory hasn't arrived
     throw;
   } catch (...) {
     batch->reset();
@@ -587,7 +583,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
 // is released.
 void Reader::Impl::drop() noexcept {
   over = true;
-  queued.clear();
+  queued.drop();
   if (connection) connection->cancel();
   if (data_connection) data_connection->cancel();
   connection.reset();
@@ -609,7 +605,7 @@ bool Reader::prepare_sleep() {
   try {
     // A region makes the descriptor readable even without prepare_sleep(). And prepare_sleep() would refuse to sleep
     // because of messages that have already arrived.
-    if (impl_->waits_for_region()) return true;
+    if (impl_->waits_for_region() && impl_->queued.empty()) return true;
     return impl_->watched().transport().prepare_sleep();
   } catch (const ConnectionError&) {
     return false;  // try_next() throws it

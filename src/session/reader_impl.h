@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -8,38 +7,16 @@
 #include <vector>
 
 #include "crossdock/session/client.h"
+#include "dissociated/read_queue.h"
 #include "dissociated/receiver.h"
 #include "ipc/compression.h"
 #include "ipc/dictionary_store.h"
 #include "ipc/realign.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
+#include "session/queued_body.h"
 
 namespace crossdock::session {
-
-/// A message with a body that was taken from the Receiver: a record batch or a dictionary.
-struct BatchBody {
-  ipc::MessageKind kind = ipc::MessageKind::kRecordBatch;
-  std::uint32_t sequence = 0;
-  std::shared_ptr<const array::Schema> schema;
-  bool selected = false;  ///< `schema` has the selected columns only.
-  ipc::BatchHeader header;
-  std::vector<array::BufferView> views;
-  std::shared_ptr<const void> owner;         ///< Of the memory of `views`.
-  std::shared_ptr<device::Context> context;  ///< Of the device that the memory is on; null: the host.
-};
-
-/// A body that waits for its turn: it is being read, or comes after one that is.
-struct QueuedBody : BatchBody {
-  std::vector<transport::ReadPart> parts;  ///< Still to be begun: too many reads were under way.
-  std::unique_ptr<transport::Reading> reading;
-  std::shared_ptr<BatchLease> lease;  ///< Of the peer's memory, until all was read.
-  std::uint64_t bytes = 0;            ///< That are read.
-  // For the observer of batches; else empty:
-  std::vector<std::byte> metadata;
-  std::vector<std::byte> addresses;
-  std::vector<dissociated::RemoteBuffer> remote;
-};
 
 /// Connects the protocol's Receiver with a transport's Connection, and makes batches from the received messages.
 struct Reader::Impl {
@@ -75,17 +52,17 @@ struct Reader::Impl {
   bool look_inside = true;  // batches of `schema` hold offsets, indices or children, checked against each other
   ipc::DictionaryStore dictionaries;
   const dissociated::Receiver::Item* unfinished = nullptr;  // taken from the receiver, but its memory isn't announced
-  const dissociated::Receiver::Item* ended = nullptr;       // the stream's end, taken while bodies are queued
-  std::deque<QueuedBody> queued;                            // in the stream's order; empty where memory is mapped
-  std::uint64_t queued_bytes = 0;
-  std::shared_ptr<transport::BodyMemory> read_memory;  // for bodies that are read; made for the first
-  bool may_wait = true;                                // whether the current call may wait
-  std::int64_t region_deadline = 0;                    // for the announcement that is awaited; 0: none is awaited
-  bool full = false;                                   // Validation::kFull
-  std::uint64_t bytes_copied = 0;                      // to GetOptions::device
+  const dissociated::Receiver::Item* ended = nullptr;       // End of Stream or an error, once it was taken
+  dissociated::ReadQueue queued;                            // empty where memory is mapped
+  std::shared_ptr<transport::BodyMemory> read_memory;       // for bodies that are read; made for the first
+  bool may_wait = true;                                     // whether the current call may wait
+  std::int64_t region_deadline = 0;                         // for the announcement that is awaited; 0: none is awaited
+  bool full = false;                                        // Validation::kFull
+  std::uint64_t bytes_copied = 0;                           // to GetOptions::device
   bool over = false;
   std::int64_t hook_due_ns = 0;  // when check_deadline() next calls `interrupted`
-  std::exception_ptr failure;    // the error that ended the stream early: every later call throws it again
+  // The error that ended the stream early: every later call throws it again. It may wait for the bodies in the queue.
+  std::exception_ptr failure;
 
   // Kept between batches to reuse their memory:
   BatchBody current;
@@ -99,10 +76,10 @@ struct Reader::Impl {
   void check_role(const ClientConnection& source, const transport::Incoming& message) const;
   void check_place(const transport::PeerRegion& region, std::size_t i);
   void check_deadline(std::int64_t deadline);
-  const dissociated::Receiver::Item* next_item();
+  bool take(std::optional<array::RecordBatch>* out);
   void sleep(std::int64_t deadline);
   bool deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out);
-  bool deliver_queued(std::optional<array::RecordBatch>* out);
+  void deliver_queued(QueuedBody* body, std::optional<array::RecordBatch>* out);
   void put_back();
   void finish(const dissociated::Receiver::Item& item);
   void begin_body(const dissociated::Receiver::Item& item);
@@ -118,7 +95,6 @@ struct Reader::Impl {
   void view_packed(const dissociated::Receiver::Item& item);
   void enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread);
   void plan_reads(QueuedBody* body);
-  void begin_reads(QueuedBody* body);
 };
 
 }  // namespace crossdock::session

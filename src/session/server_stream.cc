@@ -86,8 +86,12 @@ ServerStream::State TableStream::peek(Outgoing* out) {
   }
   if (file_ != nullptr) file_->check_unchanged();
   const PublishedMessage& message = table_->messages[next_];
-  *out = {table_->metadata_of(message), message.has_body, table_->buffers_of(message),
-          static_cast<std::uint32_t>(leases_.empty() ? 0 : next_), message.rows, message.bytes};
+  *out = {table_->metadata_of(message),
+          message.has_body,
+          table_->buffers_of(message),
+          static_cast<std::uint32_t>(leases_.empty() ? 0 : next_),
+          message.rows,
+          message.bytes};
   if (readable_ != nullptr && message.has_body) {
     pack_body(message);
     out->by_value = true;

@@ -64,6 +64,7 @@ bool Client::turn() {
 }
 
 bool Client::receive() {
+  if (under_way_ && reads_ && reads_->ended()) return false;  // what comes next is of no stream, or of the next one
   bool progress = false;
   for (Wire* wire : wires_) {
     const std::uint32_t most = environment_.draining ? 64 : random_.below(6);
@@ -129,6 +130,7 @@ void Client::note_losses() {
   if (!lost) return;
   environment_.note(books_.consumer, [] { return "sees its connection lost"; });
   for (Wire* wire : wires_) wire->cut(environment_.now);
+  if (reads_) reads_->lose();
   receiver_.on_disconnected();
   lost_ = true;
   while (!gone_ && take()) continue;
@@ -146,7 +148,10 @@ Client::Due Client::due() const {
   return lost_ ? Due::kTruncated : Due::kNothing;
 }
 
-bool Client::take() {
+bool Client::take() { return take_item() || take_read(); }
+
+bool Client::take_item() {
+  if (reads_ && !reads_->has_room()) return false;
   static constexpr const char* kNames[] = {"nothing", "a message", "the end", "an error", "a truncated stream"};
   const Due expected = due();
   Due got = Due::kNothing;
@@ -170,7 +175,12 @@ bool Client::take() {
   environment_.happened(static_cast<std::uint64_t>(got));
   if (got == Due::kTruncated) {
     require(!receiver_.finished(), name() + ": a truncated stream says that it is finished");
-    gone_ = true;
+    if (!reads_) {
+      gone_ = true;
+    } else {
+      truncated_ = true;
+      reads_->end(Reads::Ending::kEnd);
+    }
   } else if (got == Due::kMessage) {
     check_message(*item);
   } else {
@@ -185,7 +195,30 @@ bool Client::take() {
           record_->cancelled ? "CancelledError: as asked" : "RemoteError: the source failed";
       require(as_text(item->metadata) == reason, name() + ": the reason came out as another");
     }
-    finish(got);
+    if (!reads_) {
+      finish(got);
+    } else {
+      reads_->end(got == Due::kEnd ? Reads::Ending::kEnd : Reads::Ending::kError);
+    }
+  }
+  return true;
+}
+
+/// What the queue of reads has to say, once no message can be taken.
+bool Client::take_read() {
+  if (!reads_ || !under_way_) return false;
+  switch (reads_->next()) {
+    case Reads::Due::kNothing: return false;
+    case Reads::Due::kBody: break;
+    case Reads::Due::kFailed:
+      environment_.note(books_.consumer, [] { return "has a read that failed"; });
+      leave();
+      break;
+    case Reads::Due::kEnd:
+      gone_ = truncated_;
+      if (!gone_) finish(Due::kEnd);
+      break;
+    case Reads::Due::kError: finish(Due::kError); break;
   }
   return true;
 }
@@ -203,12 +236,7 @@ void Client::check_message(const Item& item) {
     require((item.body_owner != nullptr) == (owned != nullptr) || item.body.empty(),
             at + ": its body's owner is wrong");
     require(owned == nullptr || item.body.data() == owned, at + ": a body that had an owner was copied");
-    if (sent.type == BodyType::kRemote) {
-      held_.emplace_back();
-      for (const dissociated::RemoteBuffer& buffer : sent.buffers) {
-        if (buffer.address != 0) held_.back().push_back(buffer.address);
-      }
-    }
+    deliver(sent);
   }
   arrived_.erase(position_++);
   ++taken_;
@@ -218,12 +246,30 @@ void Client::check_message(const Item& item) {
   }
 }
 
+/// A body that is read waits in the queue, and so does each one behind it.
+void Client::deliver(const StreamRecord::Message& message) {
+  std::vector<std::uint64_t> addresses;
+  std::uint64_t bytes = message.metadata->size();
+  for (const dissociated::RemoteBuffer& buffer : message.buffers) {
+    if (buffer.address != 0) addresses.push_back(buffer.address);
+    bytes += buffer.length;
+  }
+  const bool reads = reads_ && message.type == BodyType::kRemote && !record_->plan->live;
+  if (reads || (reads_ && !reads_->empty())) {
+    reads_->push(position_, std::move(addresses), bytes);
+  } else if (message.type == BodyType::kRemote) {
+    held_.push_back(std::move(addresses));
+  }
+}
+
 void Client::finish(Due how) {
   require(receiver_.finished(), name() + ": the stream's end was taken, and the receiver doesn't know it");
   under_way_ = false;
   environment_.note(books_.consumer, [&] { return how == Due::kEnd ? "has its stream whole" : "is told an error"; });
-  // What the error overtook may still come, and would be taken for the next stream's.
-  if (how == Due::kError && !habits_.reuses_after_error) return leave();
+  const bool idle = !reads_ || reads_->drop();
+  // What the error overtook may still come, and would be taken for the next stream's. And a read that failed would take
+  // the next stream's connection with it.
+  if (how == Due::kError && !(habits_.reuses_after_error && idle)) return leave();
   if (!habits_.counts && habits_.frees) {
     std::set<std::uint64_t> distinct;
     for (const std::vector<std::uint64_t>& addresses : held_) distinct.insert(addresses.begin(), addresses.end());
@@ -245,6 +291,10 @@ void Client::ask() {
   end_.reset();
   position_ = 0;
   arrived_.clear();
+  if (habits_.reads) {
+    const auto free = [this](const std::vector<std::uint64_t>& addresses) { return_addresses(addresses); };
+    reads_ = std::make_unique<Reads>(*habits_.reads, environment_, books_, random_.fork(), free);
+  }
   environment_.note(books_.consumer, [&] {
     return "asks for " + std::string(record_->plan->live ? "a live stream" : "a table") + " of " +
            std::to_string(record_->plan->messages.size()) + " messages";
@@ -264,12 +314,16 @@ bool Client::release() {
     addresses.insert(addresses.end(), one->begin(), one->end());
     held_.erase(one);
   }
+  return_addresses(std::move(addresses));
+  return true;
+}
+
+void Client::return_addresses(std::vector<std::uint64_t> addresses) {
   for (const std::uint64_t address : addresses) {
     std::uint32_t& left = books_.entitled[address];
     left -= left != 0;
   }
   free(std::move(addresses));
-  return true;
 }
 
 /// "An arbitrary number" of addresses in each message: one message or many.
@@ -329,6 +383,7 @@ bool Client::offend() {
 
 void Client::leave() {
   environment_.note(books_.consumer, [] { return "goes"; });
+  if (reads_ && under_way_) reads_->drop();
   gone_ = true;
   books_.entitled.clear();
   for (Wire* wire : wires_) wire->to_server.close();

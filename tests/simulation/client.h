@@ -10,6 +10,7 @@
 
 #include "dissociated/receiver.h"
 #include "environment.h"
+#include "reads.h"
 
 namespace crossdock::simulation {
 
@@ -31,8 +32,9 @@ struct Habits {
   bool counts = true;  ///< Frees each address as often as it was sent; else each distinct one once, after the end.
   bool frees = true;   ///< False: frees nothing before it goes.
   enum class Pace : std::uint8_t { kEager, kSlow, kStuck } pace = Pace::kEager;
-  std::uint32_t stuck_after = 0;  ///< Messages that a stuck one takes before it stops reading.
-  std::uint32_t streams = 1;      ///< How many it asks for, one after another.
+  std::uint32_t stuck_after = 0;          ///< Messages that a stuck one takes before it stops reading.
+  std::uint32_t streams = 1;              ///< How many it asks for, one after another.
+  std::optional<Reads::Options> reads{};  ///< It reads tables that come by address; else it maps all memory.
   bool may_cancel = false;
   bool reuses_after_error = false;  ///< Its connection keeps everything in order.
   bool may_leave = false;           ///< Goes away at some time, whatever is under way.
@@ -58,6 +60,8 @@ class Client {
   void leave();
   /// Has everything that it asked for, and freed what it wanted to free.
   bool content() const;
+  /// When its next read ends; nothing if none is under way.
+  std::optional<std::uint64_t> next_read() const { return reads_ ? reads_->next_end() : std::nullopt; }
 
  private:
   struct Arrived {
@@ -72,10 +76,14 @@ class Client {
   void note_losses();
   Due due() const;
   bool take();
+  bool take_item();
+  bool take_read();
   void check_message(const dissociated::Receiver::Item& item);
+  void deliver(const StreamRecord::Message& message);
   void finish(Due how);
   void ask();
   bool release();
+  void return_addresses(std::vector<std::uint64_t> addresses);
   void free(std::vector<std::uint64_t> addresses);
   void cancel();
   bool offend();
@@ -103,6 +111,8 @@ class Client {
   std::optional<std::size_t> error_;  // the first one's position: what comes later at or past it is nobody's
   std::uint32_t taken_ = 0;
   std::vector<std::vector<std::uint64_t>> held_;  // the addresses of each body that came by address
+  std::unique_ptr<Reads> reads_;                  // of the stream under way
+  bool truncated_ = false;                        // and what was read comes first
 };
 
 }  // namespace crossdock::simulation

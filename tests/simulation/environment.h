@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -52,6 +53,16 @@ struct Books {
   std::vector<std::shared_ptr<StreamRecord>> records;  ///< Of the streams asked for; a ticket is an index.
   /// How often each address was sent, less what the client has released: memory that it may still read.
   std::map<std::uint64_t, std::uint32_t> entitled;
+  /// A read of the server's memory that was begun: it goes on until then, whatever its client does.
+  struct Read {
+    std::uint64_t address = 0;
+    std::uint64_t ends_at = 0;
+  };
+  std::vector<Read> reads;
+  std::size_t reads_under_way(std::uint64_t address, std::uint64_t now) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(reads, [&](const Read& read) { return read.address == address && now < read.ends_at; }));
+  }
 };
 
 }  // namespace crossdock::simulation

@@ -58,6 +58,10 @@ class PlainLedger {
     }
     return bytes;
   }
+  std::size_t leases_of(std::uint64_t address) const {
+    const auto found = leases_.find(address);
+    return found == leases_.end() ? 0 : found->second.size();
+  }
   /// Any address that is lent, for whoever wants to forge one; 0 if there is none.
   std::uint64_t any_address() const {
     for (const auto& [address, leases] : leases_) {

@@ -99,6 +99,7 @@ void ServerEnd::check(const Packet& packet) {
   require(freed == expected, name() + ": a message freed " + std::to_string(freed.size()) + " leases where it ends " +
                                  std::to_string(expected.size()) + ", or others than those");
   check_totals();
+  check_reads(packet);
   return_blocks(freed);
   if (refused) return drop();
   if (packet.tagged && packet.tag == kWantData) {
@@ -265,6 +266,16 @@ void ServerEnd::check_totals() const {
   require(sender_->leases().outstanding_bytes() == model_.outstanding_bytes(),
           name() + ": " + std::to_string(sender_->leases().outstanding_bytes()) + " bytes are out; it should be " +
               std::to_string(model_.outstanding_bytes()));
+}
+
+/// Memory may be used for something else as soon as its last lease has ended: each read needs a lease of its own.
+void ServerEnd::check_reads(const Packet& packet) const {
+  if (!options_.honest || !packet.tagged || packet.tag != kFreeData) return;
+  for (std::size_t at = 0; at < packet.bytes.size(); at += 8) {
+    const auto address = load_le<std::uint64_t>(packet.bytes.data() + at);
+    require(model_.leases_of(address) >= books_.reads_under_way(address, environment_.now),
+            name() + ": memory at " + std::to_string(address) + " was freed while it is being read");
+  }
 }
 
 /// The connection is over, whoever ended it: all leases of the client are released, and no others.

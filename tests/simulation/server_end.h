@@ -57,6 +57,7 @@ class ServerEnd {
   void fail_stream(const std::string& reason);
   void return_blocks(const std::vector<std::uint64_t>& holders);
   void check_totals() const;
+  void check_reads(const Packet& packet) const;
   void drop();
   std::string name() const { return "consumer " + std::to_string(books_.consumer); }
 

@@ -109,6 +109,11 @@ class World {
     habits.may_cancel = ours && random_.one_in(3);
     habits.may_leave = random_.one_in(6);
     if (random_.one_in(5)) habits.offence = static_cast<Offence>(1 + random_.below(kOffences - 1));
+    if (ours && random_.one_in(2)) {
+      habits.reads = Reads::Options{random_.below(3000), 1 + random_.below(6), 1 + random_.below(60),
+                                    random_.one_in(6) ? 1 + random_.below(20) : 0};
+      habits.frees = true;  // it holds no memory for its own sake
+    }
     const bool two = random_.one_in(4) && !habits.may_cancel;
 
     const Order to_client = some_order(random_);
@@ -178,6 +183,7 @@ class World {
       if (progress) continue;
       std::optional<std::uint64_t> next;
       for (const auto& consumer : consumers_) {
+        if (const auto end = consumer->client->next_read()) next = std::min(next.value_or(*end), *end);
         for (const auto& wire : consumer->wires) {
           for (const Link* link : {&wire->to_client, &wire->to_server}) {
             const auto arrival = link->next_arrival();

@@ -180,6 +180,43 @@ TEST_F(ReadsTest, EndWithTheServer) {
   EXPECT_THAT(message_of([&] { reader->next(); }), ::testing::AnyOf(HasSubstr("TruncatedStream"), HasSubstr("Closed")));
 }
 
+TEST_F(ReadsTest, ThatCantBeginAnyMoreAreATruncation) {
+  serve();
+  const auto client = connect();
+  const auto reader = client->get("table", {.read_ahead = 0});
+  ASSERT_TRUE(reader->next());
+  server_->close();
+  EXPECT_THAT(message_of([&] {
+                while (reader->next()) continue;
+              }),
+              HasSubstr("TruncatedStreamError"));
+}
+
+TEST_F(ReadsTest, ThatFailWaitForTheBodiesBeforeThem) {
+  serve([](std::uint64_t n) { return n == 3 ? ~0 : 500 - static_cast<int>(n); });
+  const auto client = connect();
+  const auto reader = client->get("table");
+  for (int i = 0; i < 3; ++i) {
+    const auto batch = reader->next();
+    ASSERT_TRUE(batch);
+    expect_numbers(*batch, i * kRows);
+  }
+  EXPECT_THAT(message_of([&] { reader->next(); }), HasSubstr("in the middle of reading message 4"));
+}
+
+TEST_F(ReadsTest, GiveLeasesBackWhileAnEarlierBodyIsStillBeingRead) {
+  serve([](std::uint64_t n) { return n == 0 ? INT_MAX : 0; });
+  const auto client = connect();
+  const auto reader = client->get("table");
+  std::optional<array::RecordBatch> batch;
+  const auto one_is_left = [&] {
+    EXPECT_FALSE(reader->try_next(&batch));
+    return stats().batches == 10 && stats().leases == 3;  // the buffers of the first batch
+  };
+  for (int i = 0; i < 10'000 && !one_is_left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(one_is_left()) << stats().leases << " " << stats().batches;
+}
+
 TEST_F(ReadsTest, GoOnInAnEventLoop) {
   serve([](std::uint64_t n) { return static_cast<int>(n % 3); });
   const auto client = connect();
