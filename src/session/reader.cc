@@ -119,8 +119,8 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
       } else {
         receiver.on_untagged(message->bytes);
       }
-    } catch (const ConnectionError&) {
-      receiver.on_disconnected();
+    } catch (const ConnectionError& error) {
+      receiver.on_disconnected(error.what());
     }
   }
   bodies_from().flush();
@@ -139,8 +139,8 @@ const dissociated::Receiver::Item* Reader::Impl::wait(std::int64_t deadline) {
       if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
         throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
       }
-    } catch (const ConnectionError&) {
-      receiver.on_disconnected();
+    } catch (const ConnectionError& error) {
+      receiver.on_disconnected(error.what());
     }
   }
 }
