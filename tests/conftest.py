@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ import pytest
 from tests import leftovers
 
 TESTS = Path(__file__).parent
-PACKAGE_TESTS = ("python", "check", "interop", "spec_peer")
+PACKAGE_TESTS = ("python", "check", "interop", "spec_peer", "twohosts")
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -69,16 +69,12 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     assert not found, "left behind:\n" + "\n".join(found)
 
 
-class Script:
-    """Python code in a process of its own."""
+class Program:
+    """A command in a process of its own."""
 
-    def __init__(self, code: str, *arguments: str) -> None:
+    def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def read_line(self) -> str:
@@ -112,18 +108,28 @@ class Script:
 
 
 @pytest.fixture
-def script(no_leftovers: None) -> Iterator[type[Script]]:
-    """Starts Python code in another process: script(code, *arguments). What still runs at the test's end is ended."""
-    started: list[Script] = []
+def program(no_leftovers: None) -> Iterator[type[Program]]:
+    """Starts a command in another process: program(*command). What still runs at the test's end is ended."""
+    started: list[Program] = []
 
-    class Started(Script):
-        def __init__(self, code: str, *arguments: str) -> None:
-            super().__init__(code, *arguments)
+    class Started(Program):
+        def __init__(self, *command: str) -> None:
+            super().__init__(*command)
             started.append(self)
 
     yield Started
     for one in started:
         one.stop()
+
+
+@pytest.fixture
+def script(program: type[Program]) -> Callable[..., Program]:
+    """Starts Python code in another process: script(code, *arguments). `within`: a command that starts a command."""
+
+    def start(code: str, *arguments: str, within: Sequence[str] = ()) -> Program:
+        return program(*within, sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments)
+
+    return start
 
 
 class LogLines:
