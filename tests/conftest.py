@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -77,10 +78,16 @@ class Program:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def read_line(self) -> str:
-        """The next line that it prints."""
+    def read_line(self, *, timeout: float = 60) -> str:
+        """The next line that it prints. A process that prints none for so long is ended, which is an error."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        limit = threading.Timer(timeout, self.process.kill)
+        limit.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            limit.cancel()
+            limit.join()
         if not line:
             raise AssertionError(f"the process ended early: {self.finish(expect=None)}")
         return line.rstrip("\n")

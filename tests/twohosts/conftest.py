@@ -83,10 +83,10 @@ def client(hosts: support.TwoHosts, script: Callable[..., Any], uri: str) -> Cal
 
 @pytest.fixture
 def peer(hosts: support.TwoHosts, program: Callable[..., Any], uri: str) -> Callable[..., Any]:
-    """Starts peer.cc in a host: peer("get", name, keepalive_s), peer("serve", user_timeout_ms)."""
+    """Starts peer.cc in a host: peer("get", name), peer("serve")."""
 
-    def start(role: str, *arguments: object) -> Any:
+    def start(role: str, *arguments: str) -> Any:
         host = hosts.server if role == "serve" else hosts.client
-        return program(*host.within, str(BUILD / "tests/twohosts/twohosts_peer"), role, uri, *map(str, arguments))
+        return program(*host.within, str(BUILD / "tests/twohosts/twohosts_peer"), role, uri, *arguments)
 
     return start

@@ -14,14 +14,14 @@ LIVE_ROWS = 10_000  # 160 KB a batch, 6.4 MB in all.
 
 def table() -> pa.Table:
     """Three batches with numbers, texts, lists and nulls."""
-    numbers = range(60_000)
+    numbers = range(12_000)
     columns = {
         "n": pa.array(numbers),
         "text": pa.array([None if n % 7 == 0 else f"flight {n}" for n in numbers]),
         "parts": pa.array([[n, -n] if n % 3 else [] for n in numbers]),
         "carrier": pa.array([("LX", "BA", "UA")[n % 3] for n in numbers]).dictionary_encode(),
     }
-    return pa.Table.from_batches(pa.table(columns).to_batches(max_chunksize=20_000))
+    return pa.Table.from_batches(pa.table(columns).to_batches(max_chunksize=4_000))
 
 
 def live_batch(number: int) -> pa.RecordBatch:

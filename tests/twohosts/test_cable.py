@@ -8,7 +8,7 @@ import time
 import pytest
 
 BODY_BEGUN = 1_000_000  # bytes that came out of the cable
-NOTICED = 10  # seconds that peers with keepalive or a user timeout of 1 s may take
+NOTICED = 10  # seconds that peer.cc may take, which probes after 1 s and waits 2 s for acknowledgements
 
 
 def wait_for_body(hosts):
@@ -20,9 +20,9 @@ def wait_for_body(hosts):
         time.sleep(0.01)
 
 
-def assert_timed_out(line):
+def assert_vanished(line):
     assert line.startswith("TruncatedStreamError: the connection was lost before End of Stream")
-    assert "can't be reached any more: Connection timed out" in line
+    assert "can't be reached any more: " in line  # "Connection timed out", or "No route to host"
 
 
 def wait_for_line(process, *words):
@@ -35,29 +35,29 @@ def wait_for_line(process, *words):
 
 def test_a_vanished_peer_is_noticed_while_idle(hosts, serve, peer):
     server = serve()
-    client = peer("get", "paced", 1)
+    client = peer("get", "paced")
     assert client.read_line() == "schema"
     server.write_line()
     assert client.read_line() == "10000"
     hosts.pull_cable()
     pulled = time.monotonic()
-    assert_timed_out(client.read_line())
+    assert_vanished(client.read_line())
     assert time.monotonic() - pulled < NOTICED
     client.finish()
 
 
 def test_a_vanished_peer_is_noticed_in_a_body(hosts, peer, uri):
-    """By both ends: the client by its keepalive probes, the server because nobody acknowledges what it sends."""
+    """By both ends: nobody answers the client's probes, and nobody acknowledges what the server sends."""
     hosts.limit_rate("50mbit")
-    server = peer("serve", 1000)
+    server = peer("serve")
     assert server.read_line() == uri
-    client = peer("get", "large", 1)
+    client = peer("get", "large")
     assert client.read_line() == "schema"
     wait_for_body(hosts)
     hosts.pull_cable()
     pulled = time.monotonic()
     line = client.read_line()
-    assert_timed_out(line)
+    assert_vanished(line)
     assert line.endswith(", in the middle of a message")
     assert wait_for_line(server, "a connection ended", "is gone")
     assert time.monotonic() - pulled < NOTICED

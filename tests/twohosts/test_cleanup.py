@@ -15,8 +15,10 @@ RUN = """
 import subprocess, sys
 from tests.twohosts.hosts import TwoHosts
 with TwoHosts() as hosts:
-    command = ["sh", "-c", "echo up && exec sleep 600"]
-    started = [subprocess.Popen([*host.within, *command]) for host in (hosts.client, hosts.server)]
+    commands = [[*host.within, "sh", "-c", "echo up && exec sleep 600"] for host in (hosts.client, hosts.server)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
+    for program in started:
+        assert program.stdout.readline() == b"up\\n"
     print(hosts.client.pid, hosts.server.pid, *(program.pid for program in started), flush=True)
     sys.stdin.readline()
     raise RuntimeError("as when a test fails")
@@ -36,10 +38,7 @@ def processes_in(networks):
 @pytest.mark.parametrize("how", ["failed", signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left(hosts, script, how):
     process = script(RUN)
-    lines = [process.read_line() for _ in range(3)]  # In any order.
-    lines.remove("up")
-    lines.remove("up")
-    pids = [int(pid) for pid in lines[0].split()]
+    pids = [int(pid) for pid in process.read_line().split()]
     networks = {os.readlink(f"/proc/{pid}/ns/net") for pid in pids}
     assert len(networks) == 2
     assert {str(pid) for pid in pids} <= set(processes_in(networks))

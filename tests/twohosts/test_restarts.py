@@ -47,7 +47,7 @@ with xd.connect(uri) as client:
 """
     )
     assert idle.read_line() == "4"
-    waiting = peer("get", "paced", 1)
+    waiting = peer("get", "paced")
     assert waiting.read_line() == "schema"
     hosts.replace_server_host()
     serve()
