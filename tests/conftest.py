@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ import pytest
 from tests import leftovers
 
 TESTS = Path(__file__).parent
-PACKAGE_TESTS = ("python", "check", "interop", "spec_peer")
+PACKAGE_TESTS = ("python", "check", "interop", "spec_peer", "twohosts")
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -69,22 +70,24 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     assert not found, "left behind:\n" + "\n".join(found)
 
 
-class Script:
-    """Python code in a process of its own."""
+class Program:
+    """A command in a process of its own."""
 
-    def __init__(self, code: str, *arguments: str) -> None:
+    def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def read_line(self) -> str:
-        """The next line that it prints."""
+    def read_line(self, *, timeout: float = 60) -> str:
+        """The next line that it prints. A process that prints none for so long is ended, which is an error."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        limit = threading.Timer(timeout, self.process.kill)
+        limit.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            limit.cancel()
+            limit.join()
         if not line:
             raise AssertionError(f"the process ended early: {self.finish(expect=None)}")
         return line.rstrip("\n")
@@ -112,18 +115,28 @@ class Script:
 
 
 @pytest.fixture
-def script(no_leftovers: None) -> Iterator[type[Script]]:
-    """Starts Python code in another process: script(code, *arguments). What still runs at the test's end is ended."""
-    started: list[Script] = []
+def program(no_leftovers: None) -> Iterator[type[Program]]:
+    """Starts a command in another process: program(*command). What still runs at the test's end is ended."""
+    started: list[Program] = []
 
-    class Started(Script):
-        def __init__(self, code: str, *arguments: str) -> None:
-            super().__init__(code, *arguments)
+    class Started(Program):
+        def __init__(self, *command: str) -> None:
+            super().__init__(*command)
             started.append(self)
 
     yield Started
     for one in started:
         one.stop()
+
+
+@pytest.fixture
+def script(program: type[Program]) -> Callable[..., Program]:
+    """Starts Python code in another process: script(code, *arguments). `within`: a command that starts a command."""
+
+    def start(code: str, *arguments: str, within: Sequence[str] = ()) -> Program:
+        return program(*within, sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments)
+
+    return start
 
 
 class LogLines:

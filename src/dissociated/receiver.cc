@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct Receiver::Impl {
   std::uint64_t end_position = 0;  // if there is an ending
   Buffer reason;                   // of an error message
   bool disconnected = false;
+  std::string disconnect_reason;
   bool finished = false;
   std::uint64_t buffered = 0;
 
@@ -253,6 +255,7 @@ struct Receiver::Impl {
       if (ending == Ending::kEnd)
         what += "; End of Stream has number " + std::to_string(static_cast<std::uint32_t>(end_position));
     }
+    if (!disconnect_reason.empty()) what += "; " + disconnect_reason;
     throw TruncatedStreamError(what);
   }
 };
@@ -298,9 +301,10 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   impl_->buffered += counted;
 }
 
-void Receiver::on_disconnected() {
+void Receiver::on_disconnected(std::string_view reason) {
   impl_->release_taken();
   impl_->disconnected = true;
+  impl_->disconnect_reason = reason;
 }
 
 const Receiver::Item* Receiver::next() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "core/bytes.h"
 #include "dissociated/wire.h"
@@ -39,8 +40,8 @@ class Receiver {
   /// only if it has to wait for other numbers. Without an owner the body is copied. Throws the errors of on_untagged().
   void on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const void> owner = nullptr);
   /// Tells the receiver that the connection has ended and nothing more will arrive. Complete messages can still be
-  /// taken with next().
-  void on_disconnected();
+  /// taken with next(). `reason` becomes a part of the error that next() throws.
+  void on_disconnected(std::string_view reason = {});
 
   struct Item {
     enum class Kind : std::uint8_t { kMessage, kEnd, kError };
@@ -59,7 +60,7 @@ class Receiver {
   ///
   /// Throws ProtocolError (the first message isn't a schema or a later one is, a schema has a body, a packed body
   /// doesn't have the size that the metadata gives), the errors of ipc::Message::parse(), and, after on_disconnected()
-  /// without an End of Stream, TruncatedStreamError, whose text names the missing number.
+  /// without an End of Stream, TruncatedStreamError, whose text names the missing number and the reason.
   const Item* next();
 
   bool finished() const noexcept;  ///< kEnd or kError was taken.

@@ -125,8 +125,8 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
       } else {
         receiver.on_untagged(message->bytes);
       }
-    } catch (const ConnectionError&) {
-      receiver.on_disconnected();
+    } catch (const ConnectionError& error) {
+      receiver.on_disconnected(error.what());
     }
   }
   bodies_from().flush();
@@ -151,9 +151,9 @@ void Reader::Impl::sleep(std::int64_t deadline) {
     if (!transport::wait_readable(source.transport(), options.wait, deadline, interrupted)) {
       throw TimeoutError("timed out waiting for " + source.where() + " to send data of the stream \"" + name + "\"");
     }
-  } catch (const ConnectionError&) {
+  } catch (const ConnectionError& error) {
     // Else an item would become invalid that is still used; region() and the reads meet the error as well.
-    if (unfinished == nullptr && ended == nullptr) receiver.on_disconnected();
+    if (unfinished == nullptr && ended == nullptr) receiver.on_disconnected(error.what());
   }
 }
 

@@ -57,6 +57,22 @@ def test_serve_and_get():
     assert serving.returncode == 0
 
 
+def test_twohosts(monkeypatch):
+    monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of both machines")
+    serving = subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "twohosts/serve.py"), "tcp://127.0.0.1:0"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert serving.stdout is not None
+        out = run("twohosts/get.py", serving.stdout.readline().strip())
+        assert "JFK" in out
+        assert "10.25" in out
+    finally:
+        serving.communicate("\n", timeout=60)
+    assert serving.returncode == 0
+
+
 def test_arena():
     assert run("arena.py").splitlines() == ["8000000 bytes served, 0 copied", "read-only now: True", "equal: True"]
 

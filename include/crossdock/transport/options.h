@@ -104,7 +104,8 @@ struct TcpOptions {
   int send_buffer = 0;     ///< SO_SNDBUF, bytes; 0: the system's, which grows as needed.
   int receive_buffer = 0;  ///< SO_RCVBUF, bytes; 0: the system's, which grows as needed.
   /// Seconds of silence before the connection is probed; 0: never. The connection is dead after three unanswered
-  /// probes; these are sent at the same interval, but at most 10 s apart.
+  /// probes; these are sent at the same interval, but at most 10 s apart. The system doesn't probe while sent bytes
+  /// wait to be acknowledged: user_timeout_ms limits that time.
   int keepalive_s = 30;
   /// TCP_USER_TIMEOUT: ends the connection if sent bytes aren't acknowledged for this time; 0: the system's default,
   /// about 15 minutes. Also ends the connection to a peer that is alive but doesn't read.

@@ -206,6 +206,12 @@ TEST_F(ReceiverTest, ALostConnectionSaysWhereAGapIs) {
   EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "all of message 1 is missing; End of Stream has number 2");
 }
 
+TEST_F(ReceiverTest, ALostConnectionSaysWhy) {
+  begin(receiver_);
+  receiver_.on_disconnected("nobody answers at tcp://there");
+  EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 1 never arrived; nobody answers at tcp://there");
+}
+
 TEST_F(ReceiverTest, ALostConnectionBeforeTheSchemaIsTruncatedToo) {
   receiver_.on_disconnected();
   EXPECT_ERROR(receiver_.next(), TruncatedStreamError, "message 0 never arrived");

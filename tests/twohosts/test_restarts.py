@@ -1,0 +1,90 @@
+"""Servers that are killed, come back, or stand still."""
+
+from __future__ import annotations
+
+import signal
+
+
+def test_killed_and_started_again_at_once(prepare, serve, client, uri):
+    server, successor = serve(), prepare()
+    process = client(
+        """
+with xd.connect(uri) as client:
+    reader = client.get("paced")
+    assert pa.record_batch(next(reader)) == data.live_batch(0)
+    say("first")
+    say_error(lambda: next(reader))
+    sys.stdin.readline()
+    assert pa.table(client.get("table")).equals(data.table())
+with xd.connect(uri) as client:
+    assert pa.table(client.get("table")).equals(data.table())
+"""
+    )
+    server.write_line()
+    assert process.read_line() == "first"
+    server.send(signal.SIGKILL)
+    server.process.wait()
+    successor.write_line()
+    assert successor.read_line() == uri
+    line = process.read_line()
+    assert line.startswith("TruncatedStreamError: ")
+    assert f"{uri} is gone: it has exited or was killed" in line
+    process.write_line()
+    process.finish()
+
+
+def test_a_host_that_vanishes_and_comes_back(hosts, serve, client, peer, uri):
+    """What clients have of the old server's connections, the new one's host knows nothing of."""
+    serve()
+    idle = client(
+        """
+with xd.connect(uri) as client:
+    say(len(client.list()))
+    sys.stdin.readline()
+    say_error(client.list)
+    say_error(client.list)
+    assert pa.table(client.get("table")).equals(data.table())
+"""
+    )
+    assert idle.read_line() == "4"
+    waiting = peer("get", "paced")
+    assert waiting.read_line() == "schema"
+    hosts.replace_server_host()
+    serve()
+    line = waiting.read_line()
+    assert line.startswith("TruncatedStreamError: ")
+    assert uri in line
+    idle.write_line()
+    line = idle.read_line()  # The answer to the request may be there before all of the request was sent.
+    assert line.startswith(("TruncatedStreamError: ", "ConnectionError: "))
+    assert f"{uri} is gone" in line
+    assert idle.read_line() == "no error", "the next request makes a new connection"
+    idle.finish()
+    waiting.finish()
+
+
+def test_a_stopped_server(serve, client):
+    """Nobody takes it for a dead one: the stream goes on with it."""
+    server = serve()
+    process = client(
+        """
+with xd.connect(uri) as client, client.get("paced", timeout=0.5) as reader:
+    assert pa.record_batch(next(reader)) == data.live_batch(0)
+    say("first")
+    sys.stdin.readline()
+    for _ in range(4):
+        say_error(lambda: next(reader))
+    sys.stdin.readline()
+    assert pa.record_batch(next(reader)) == data.live_batch(1)
+"""
+    )
+    server.write_line()
+    assert process.read_line() == "first"
+    server.send(signal.SIGSTOP)
+    server.write_line()
+    process.write_line()
+    for _ in range(4):
+        assert process.read_line().startswith("TimeoutError: ")
+    server.send(signal.SIGCONT)
+    process.write_line()
+    process.finish()
