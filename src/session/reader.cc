@@ -237,36 +237,32 @@ void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordB
 
 // Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
 void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
-  array::RecordBatch batch = assemble(body);
+  assemble(body, out);
   if (body->kind == ipc::MessageKind::kDictionaryBatch) {
     if (body->header.is_delta && body->context) {
       throw UnsupportedError("the stream \"" + name + "\" extends a dictionary on a device, which is not supported");
     }
-    dictionaries.put(body->header.dictionary_id, std::move(batch), body->header.is_delta);
+    dictionaries.put(body->header.dictionary_id, *std::exchange(*out, std::nullopt), body->header.is_delta);
     return;
   }
-  if (options.all_columns || body->selected) {
-    *out = std::move(batch);
-  } else {
-    *out = array::select_columns(batch, delivered_schema, selected);
-  }
+  if (!options.all_columns && !body->selected) *out = array::select_columns(**out, delivered_schema, selected);
   if (options.device) [[unlikely]]
     bring_to_device(&**out);
 }
 
-array::RecordBatch Reader::Impl::assemble(BatchBody* body) {
+void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordBatch>* out) {
   const array::Schema& of = *body->schema;
   if (!body->context) [[likely]]
     body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
-  array::RecordBatch batch =
-      ipc::assemble(body->schema, body->header, body->views, dictionaries.for_schema(of), std::move(body->owner));
-  put_in_place(*body, &batch);
+  array::RecordBatch& batch = out->emplace(
+      ipc::assemble(body->schema, body->header, body->views, dictionaries.for_schema(of), std::move(body->owner)));
+  if (body->context || !batch.dictionaries.empty()) [[unlikely]]
+    put_in_place(*body, &batch);
   if (full) {
     array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
   } else if (look_inside || body->kind == ipc::MessageKind::kDictionaryBatch) {
     array::check_structure(batch);
   }
-  return batch;
 }
 
 // Says where a batch is. Nothing is pending on memory of a device: the server has waited.
@@ -351,13 +347,16 @@ bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_p
   return true;
 }
 
-// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet.
+// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet. Views of memory
+// that must be read are set later.
 bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
-  const transport::PeerRegion* region = nullptr;
+  std::uint64_t base = 0;  // of the region that the last buffer was in
+  std::uint64_t size = 0;
+  std::uintptr_t here = 0;
   for (std::size_t i = 0; i < remote.size(); ++i) {
     const dissociated::RemoteBuffer& buffer = remote[i];
     const std::int64_t length = current.header.buffers[i].length;
-    if (buffer.length != static_cast<std::uint64_t>(length)) {
+    if (buffer.length != static_cast<std::uint64_t>(length)) [[unlikely]] {
       throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
                           " bytes, but its metadata says " + std::to_string(length));
     }
@@ -365,7 +364,7 @@ bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
       current.views[i] = {};
       continue;
     }
-    if (region == nullptr || !region->contains(buffer.address, buffer.length)) {
+    if (buffer.address - base >= size || buffer.length > size - (buffer.address - base)) [[unlikely]] {
       std::shared_ptr<const transport::PeerRegion> found = this->region(buffer.address);
       if (!found) return false;
       if (!found->contains(buffer.address, buffer.length)) {
@@ -373,24 +372,21 @@ bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
                             " of a body is outside its region: " + std::to_string(buffer.length) + " bytes at " +
                             std::to_string(buffer.address - found->base) + " of " + std::to_string(found->size));
       }
-      region = &lease->add(std::move(found));
-      check_place(*region, i);
+      const transport::PeerRegion& region = lease->add(std::move(found));
+      base = region.base;
+      size = region.size;
+      here = reinterpret_cast<std::uintptr_t>(region.here);
+      if (region.context != current.context) [[unlikely]]
+        set_place(region.context, i);
+      *mapped = *mapped && region.mapped != nullptr;
     }
-    if (region->mapped) [[likely]] {
-      current.views[i] = {region->mapped->data() + (buffer.address - region->base), length};
-    } else {
-      *mapped = false;
-    }
+    current.views[i] = {reinterpret_cast<const void*>(here + (buffer.address - base)), length};
   }
   return true;
 }
 
-// Checks that a body is in memory of one place. Called for the region of its i-th buffer.
-void Reader::Impl::check_place(const transport::PeerRegion& region, std::size_t i) {
-  static const std::shared_ptr<device::Context> kHost;
-  const std::shared_ptr<device::Context>& context = region.mapped ? region.mapped->context() : kHost;
-  if (context == current.context) [[likely]]
-    return;
+// Records that a body's i-th buffer is on another device than those before it: none may be before it.
+void Reader::Impl::set_place(const std::shared_ptr<device::Context>& context, std::size_t i) {
   const bool is_first = std::ranges::all_of(std::span(remote).first(i),
                                             [](const dissociated::RemoteBuffer& buffer) { return buffer.length == 0; });
   if (!is_first) throw ProtocolError("a body of the stream \"" + name + "\" is only partly on a device");

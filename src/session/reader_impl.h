@@ -74,7 +74,7 @@ struct Reader::Impl {
   const dissociated::Receiver::Item* wait(std::int64_t deadline);
   const dissociated::Receiver::Item* look();
   void check_role(const ClientConnection& source, const transport::Incoming& message) const;
-  void check_place(const transport::PeerRegion& region, std::size_t i);
+  void set_place(const std::shared_ptr<device::Context>& context, std::size_t i);
   void check_deadline(std::int64_t deadline);
   bool take(std::optional<array::RecordBatch>* out);
   void sleep(std::int64_t deadline);
@@ -83,7 +83,7 @@ struct Reader::Impl {
   void put_back();
   void finish(const dissociated::Receiver::Item& item);
   void begin_body(const dissociated::Receiver::Item& item);
-  array::RecordBatch assemble(BatchBody* body);
+  void assemble(BatchBody* body, std::optional<array::RecordBatch>* out);
   void store(BatchBody* body, std::optional<array::RecordBatch>* out);
   void put_in_place(const BatchBody& body, array::RecordBatch* batch) const;
   void bring_to_device(array::RecordBatch* batch);

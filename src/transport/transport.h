@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/channel_role.h"
@@ -34,7 +35,7 @@ struct Agreement {
   Ways ways = Way::kMessage;              ///< The ways that both ends know and want.
   bool one_sided = false;                 ///< Way::kRead costs the peer's processor nothing.
   bool wants_parts = false;               ///< The client wants some columns only, see ConnectOptions.
-  std::optional<DeviceName> device{};  ///< The device whose memory the client opens, if there is one.
+  std::optional<DeviceName> device{};     ///< The device whose memory the client opens, if there is one.
   bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
   bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
@@ -60,10 +61,20 @@ struct ConnectOptions {
 
 /// Memory of the peer that bodies sent by address name, as it was announced. Immutable.
 struct PeerRegion {
-  std::uint64_t base = 0;  ///< The peer's address of its first byte: an address minus this is an offset.
-  std::uint64_t size = 0;  ///< In bytes.
+  PeerRegion(std::uint64_t its_base, std::uint64_t its_size, std::shared_ptr<const device::Region> memory)
+      : base(its_base),
+        size(its_size),
+        here(memory ? memory->data() : nullptr),
+        context(memory ? memory->context() : nullptr),
+        mapped(std::move(memory)) {}
+
+  const std::uint64_t base;  ///< The peer's address of its first byte: an address minus this is an offset.
+  const std::uint64_t size;  ///< In bytes.
+  // The next two are those of `mapped`, so that a batch needs no other memory for them.
+  const std::byte* const here;                     ///< The address of its first byte in this process, or null.
+  const std::shared_ptr<device::Context> context;  ///< Of its device; null: the host.
   /// Way::kMap: the memory itself. Null: it must be read.
-  std::shared_ptr<const device::Region> mapped{};
+  const std::shared_ptr<const device::Region> mapped;
   /// Whether `length` bytes at the peer's `address` are inside.
   bool contains(std::uint64_t address, std::uint64_t length) const noexcept {
     return address >= base && address - base <= size && length <= size - (address - base);

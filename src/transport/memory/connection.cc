@@ -397,8 +397,8 @@ class MemoryConnection final : public Connection {
     if (!announcement->known) {
       announcement->memory = device::Region::adopt(std::move(announcement->fd), announcement->kind, announcement->size,
                                                    announcement->stamp, "memory: region " + std::to_string(number));
-      announcement->known = std::make_shared<const PeerRegion>(PeerRegion{
-          base_of(number), announcement->size, agreement_.ways.has(Way::kMap) ? announcement->memory : nullptr});
+      announcement->known = std::make_shared<const PeerRegion>(
+          base_of(number), announcement->size, agreement_.ways.has(Way::kMap) ? announcement->memory : nullptr);
     }
     return announcement->known;
   }

@@ -378,8 +378,7 @@ void ShmConnection::check_budget(std::uint64_t size, const std::string& name) co
 
 void ShmConnection::add_region(std::uint16_t number, std::shared_ptr<const device::Region> memory) {
   const std::uint64_t size = memory->size();
-  auto region = std::make_shared<const PeerRegion>(
-      PeerRegion{device::make_address(number, 0), size, on_budget(std::move(memory))});
+  auto region = std::make_shared<const PeerRegion>(device::make_address(number, 0), size, on_budget(std::move(memory)));
   if (regions_.in_use(number)) {
     early_.push_back({number, reader_.peer_written(), std::move(region)});
     check_early();

@@ -8,7 +8,7 @@ namespace crossdock::transport::shm {
 namespace {
 
 std::shared_ptr<const PeerRegion> region_of(std::uint64_t size) {
-  return std::make_shared<const PeerRegion>(PeerRegion{.base = 0, .size = size});
+  return std::make_shared<const PeerRegion>(0, size, nullptr);
 }
 
 TEST(PeerRegions, FindsWhatWasPut) {
@@ -49,7 +49,7 @@ TEST(PeerRegions, WeakRegionsGoWithTheirLastOtherOwner) {
 }
 
 TEST(PeerRegion, ContainsWhatIsWhollyInside) {
-  const PeerRegion region{.base = 1000, .size = 100};
+  const PeerRegion region(1000, 100, nullptr);
   EXPECT_TRUE(region.contains(1000, 100));
   EXPECT_TRUE(region.contains(1100, 0));
   EXPECT_FALSE(region.contains(999, 1));
