@@ -56,9 +56,9 @@ void fill_with_pattern(std::byte* start, std::uint64_t size) noexcept {
 
 // Block
 
-Block::Block(const UniqueFd& fd, std::uint64_t size)
+Block::Block(const UniqueFd& fd, std::uint64_t size, Pages pages)
     : alias_(map(fd.get(), size, PROT_READ | PROT_WRITE, MAP_SHARED)), size_(size) {
-  populate(alias_, size_);
+  if (pages == Pages::kPopulated) populate(alias_, size_);
 }
 
 Block::~Block() {
@@ -79,7 +79,7 @@ std::shared_ptr<Block> BlockPool::take(std::uint64_t size) {
     const UniqueFd fd = memfd::create(kName);
     memfd::resize(fd, size, kName);
     memfd::fill_holes(fd, 0, size, kName);
-    block = std::make_unique<Block>(fd, size);
+    block = std::make_unique<Block>(fd, size, Block::Pages::kPopulated);
   }
   fill_with_pattern(block->alias(), size);
   return {block.release(), [pool = shared_from_this()](Block* back) { pool->put(std::unique_ptr<Block>(back)); }};

@@ -25,8 +25,9 @@ void fill_with_pattern(std::byte* start, std::uint64_t size) noexcept;
 /// long as a view of it or work on it.
 class Block {
  public:
+  enum class Pages : std::uint8_t { kPopulated, kAsTheyAre };
   /// Maps the first `size` bytes of the descriptor, which are whole pages. Throws ResourceError, SystemError.
-  Block(const UniqueFd& fd, std::uint64_t size);
+  Block(const UniqueFd& fd, std::uint64_t size, Pages pages);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   ~Block();

@@ -196,7 +196,7 @@ std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryK
     memfd::resize(descriptor, whole, kName);
     memfd::fill_holes(descriptor, 0, whole, kName);
     memfd::seal(descriptor, kShareSeals, kName);
-    block = std::make_shared<Block>(descriptor, whole);
+    block = std::make_shared<Block>(descriptor, whole, Block::Pages::kPopulated);
     fill_with_pattern(block->alias(), whole);
   } else {
     block = pool_->take(whole);
@@ -231,7 +231,8 @@ std::shared_ptr<View> World::import(UniqueFd fd, std::uint64_t whole, Device dev
     if (known != shared_.end()) block = known->second.lock();  // of this process: same pages, same log
   }
   if (block == nullptr) {
-    block = std::make_shared<Block>(fd, mapped);
+    // As with a real device, opening memory costs the same whatever its size.
+    block = std::make_shared<Block>(fd, mapped, Block::Pages::kAsTheyAre);
     const std::lock_guard lock(mutex_);
     shared_[{status.st_dev, status.st_ino}] = block;
   }
