@@ -6,6 +6,7 @@
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
+#include "device/region_address.h"
 #include "exchange/batch_copy.h"
 #include "session/published_table.h"
 #include "session/source_batch.h"
@@ -79,11 +80,18 @@ std::shared_ptr<const PublishedTable> host_copy_of(const PublishedTable& table) 
   auto out = std::make_shared<PublishedTable>(table);
   out->bytes_copied = 0;
   out->readers = 0;
-  for (std::shared_ptr<const device::Region>& region : out->regions) {
+  std::vector<std::uint64_t> ends(out->regions.size());  // of what is used of each region
+  for (const dissociated::RemoteBuffer& buffer : out->buffers) {
+    if (buffer.length == 0) continue;
+    std::uint64_t& end = ends[device::address_region(buffer.address)];
+    end = std::max(end, device::address_offset(buffer.address) + buffer.length);
+  }
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    std::shared_ptr<const device::Region>& region = out->regions[i];
     if (region->kind() != device::RegionKind::kDevice) continue;
     // The arena's first memory is at the same offset as the region's.
-    const auto arena = std::make_shared<device::Arena>(region->size() + 2 * kAlignment);
-    const device::BufferRef from = region->memory().slice(kAlignment, region->size() - kAlignment);
+    const auto arena = std::make_shared<device::Arena>(align_up(ends[i], kAlignment));
+    const device::BufferRef from = region->memory().slice(kAlignment, ends[i] - kAlignment);
     const device::BufferRef to{.data = arena->allocate(from.size), .size = from.size};
     device::Context& context = *region->context();
     context.wait(context.copy_recorded(to, from, context.make_queue()));
