@@ -30,11 +30,14 @@ class Config {
   ucp_config_t* config_ = nullptr;
 };
 
-void configure(Config& config, const UcxLibrary& library, const UcxOptions& options, const std::string& net_devices) {
+void configure(Config& config, const UcxLibrary& library, const UcxOptions& options, sa_family_t family,
+               const std::string& net_devices) {
   config.set("TLS", options.transports);
   if (!net_devices.empty()) config.set("NET_DEVICES", net_devices);
   config.set("CM_REUSEADDR", "y");  // else a server can't listen at its port again for a minute
   if (options.keepalive_s > 0) config.set("KEEPALIVE_INTERVAL", std::to_string(options.keepalive_s) + "s");
+  // Without it, a server writes beyond its memory when it accepts a client.
+  if (family == AF_INET6) config.set("TCP_AF_PRIO", "inet6");
   // 1.13 accepts any name here, and complains about it when a worker is made.
   if (options.user_timeout_ms > 0 && library.is_at_least(1, 22)) {
     config.set("TCP_USER_TIMEOUT", std::to_string(options.user_timeout_ms) + "ms");
@@ -43,13 +46,17 @@ void configure(Config& config, const UcxLibrary& library, const UcxOptions& opti
 
 }  // namespace
 
-UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options,
+UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options, sa_family_t family,
                        const std::string& net_devices)
     : library_(std::move(library)), remote_reads_(options.remote_reads) {
   library_->check_fork();
+  if (family == AF_INET6 && !library_->is_at_least(1, 22)) {
+    throw UnsupportedError("ucx: IPv6 needs UCX 1.22 or later, and " + library_->path() + " is " + library_->version() +
+                           "; use the IPv4 address");
+  }
   library_->start();
   Config config(*library_);
-  configure(config, *library_, options, net_devices);
+  configure(config, *library_, options, family, net_devices);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -83,9 +90,10 @@ std::shared_ptr<const UcxContext> UcxContexts::for_local(const SocketAddress& ad
     if (!interface.empty()) devices = net_devices_of(interface);
   }
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const UcxContext>& known = contexts_[devices];
+  std::weak_ptr<const UcxContext>& known = contexts_[{address.storage.ss_family, devices}];
   std::shared_ptr<const UcxContext> context = known.lock();
-  if (context == nullptr) known = context = std::make_shared<const UcxContext>(library_, options_, devices);
+  if (context == nullptr)
+    known = context = std::make_shared<const UcxContext>(library_, options_, address.storage.ss_family, devices);
   return context;
 }
 

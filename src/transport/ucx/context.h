@@ -1,9 +1,12 @@
 #pragma once
 
+#include <sys/socket.h>
+
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "crossdock/transport/options.h"
 #include "library.h"
@@ -14,9 +17,11 @@ namespace crossdock::transport::ucx {
 /// A context of UCX: its settings, its devices and its thread. Workers share it. Thread-safe.
 class UcxContext {
  public:
-  /// `net_devices` is UCX's list of devices; empty: all. Throws ForkError; UnsupportedError if this build of UCX can't
-  /// be used by several threads; and what UCX's call throws.
-  UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options, const std::string& net_devices);
+  /// For addresses of one family, IPv4 or IPv6. `net_devices` is UCX's list of devices; empty: all. Throws ForkError;
+  /// UnsupportedError if this build of UCX can't be used by several threads, or for IPv6 if it is older than 1.22; and
+  /// what UCX's call throws.
+  UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options, sa_family_t family,
+             const std::string& net_devices);
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;
   /// In a forked child, leaves UCX's objects alone: they share descriptors with the parent's.
@@ -34,7 +39,7 @@ class UcxContext {
   ucp_context_h context_ = nullptr;
 };
 
-/// The contexts of one transport: one for each set of network devices that its addresses need. Thread-safe.
+/// The contexts of one transport: one for each family and set of network devices that its addresses need. Thread-safe.
 class UcxContexts {
  public:
   /// Opens UCX's library. Throws UnsupportedError (UcxLibrary::require()).
@@ -52,7 +57,7 @@ class UcxContexts {
   const UcxOptions options_;
   const std::shared_ptr<const UcxLibrary> library_;
   std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const UcxContext>> contexts_;  // by list of devices
+  std::map<std::pair<sa_family_t, std::string>, std::weak_ptr<const UcxContext>> contexts_;  // by family and devices
 };
 
 }  // namespace crossdock::transport::ucx

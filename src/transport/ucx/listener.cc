@@ -12,18 +12,10 @@ namespace {
 
 constexpr int kTurns = 16;  // of one progress()
 
-std::shared_ptr<const UcxContext> checked(std::shared_ptr<const UcxContext> context, const SocketAddress& address) {
-  if (address.storage.ss_family == AF_INET6 && !context->library().is_at_least(1, 22)) {
-    throw UnsupportedError("can't listen at " + to_uri("ucx", address) + ": IPv6 needs UCX 1.22 or later, and " +
-                           context->library().path() + " is " + context->library().version());
-  }
-  return context;
-}
-
 }  // namespace
 
 UcxListener::UcxListener(std::shared_ptr<const UcxContext> context, const SocketAddress& address)
-    : worker_(checked(std::move(context), address)), address_(address) {
+    : worker_(std::move(context)), address_(address) {
   ucp_listener_params_t params{};
   params.field_mask = UCP_LISTENER_PARAM_FIELD_SOCK_ADDR | UCP_LISTENER_PARAM_FIELD_CONN_HANDLER;
   params.sockaddr = {.addr = address.get(), .addrlen = address.size};

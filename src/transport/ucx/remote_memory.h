@@ -37,7 +37,8 @@ class RemoteKey {
  public:
   static constexpr std::size_t kMaxBytes = 4096;  ///< Of a packed key.
 
-  /// Decodes a key that the peer sent. Throws ProtocolError if UCX can't, or if it is too long.
+  /// Decodes a key that the peer sent. It must have come over this endpoint: before the first message from the peer,
+  /// UCX 1.22 can't use one. UCX trusts its content. Throws ProtocolError if UCX can't decode it, or if it is too long.
   RemoteKey(const Endpoint& endpoint, ByteSpan packed);
   RemoteKey(const RemoteKey&) = delete;
   RemoteKey& operator=(const RemoteKey&) = delete;

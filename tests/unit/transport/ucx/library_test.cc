@@ -148,7 +148,7 @@ class Output {
 void warn() {
   const auto library = UcxLibrary::require({});
   try {
-    const auto context = std::make_shared<const UcxContext>(library, UcxOptions{}, "no-such-device");
+    const auto context = std::make_shared<const UcxContext>(library, UcxOptions{}, AF_INET, "no-such-device");
     Worker worker(context, kLimits, "nobody");
   } catch (const Error&) {  // There may be nothing left to use.
   }

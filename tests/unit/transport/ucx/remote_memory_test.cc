@@ -8,10 +8,18 @@
 namespace crossdock::transport::ucx_test {
 namespace {
 
-const UcxOptions kTrusting = {.remote_reads = true};
+/// Ends that may read each other's memory, after a message in each direction.
+struct TrustingEnds : Ends {
+  TrustingEnds() : Ends(kLimits, {.remote_reads = true}) {
+    client.endpoint->send_control(as_bytes("x"));
+    receive(server);
+    server.endpoint->send_control(as_bytes("x"));
+    receive(client);
+  }
+};
 
 TEST(UcxRemoteMemory, RegisteredMemoryIsReadByItsKey) {
-  Ends ends(kLimits, kTrusting);
+  TrustingEnds ends;
   const std::vector<std::byte> memory = pattern(3'000'000);
   const auto base = reinterpret_cast<std::uint64_t>(memory.data());
   const RegisteredMemory registered(ends.contexts.for_local(ends.listener->address()), memory.data(), memory.size());
@@ -29,7 +37,7 @@ TEST(UcxRemoteMemory, RegisteredMemoryIsReadByItsKey) {
 }
 
 TEST(UcxRemoteMemory, AReadEndsWithItsPeer) {
-  Ends ends(kLimits, kTrusting);
+  TrustingEnds ends;
   const std::vector<std::byte> memory = pattern(30'000'000);
   auto registered = std::make_unique<RegisteredMemory>(ends.contexts.for_local(ends.listener->address()), memory.data(),
                                                        memory.size());
@@ -50,22 +58,10 @@ TEST(UcxRemoteMemory, NothingIsReadWithoutTheOption) {
                std::logic_error);
 }
 
-TEST(UcxRemoteMemory, KeysThatAreNoneDoNoHarm) {
-  Ends ends(kLimits, kTrusting);
-  ASSERT_TRUE(ends.client.endpoint->send_untagged(as_bytes("x"), {}));
-  ends.receive(ends.server);
+TEST(UcxRemoteMemory, KeysOfAnImpossibleLengthAreRefused) {
+  TrustingEnds ends;
   EXPECT_THROW(RemoteKey(*ends.client.endpoint, {}), ProtocolError);
   EXPECT_THROW(RemoteKey(*ends.client.endpoint, pattern(RemoteKey::kMaxBytes + 1)), ProtocolError);
-  for (unsigned seed = 0; seed < 300; ++seed) {
-    for (const std::size_t size : {1u, 9u, 10u, 40u, 4096u}) {
-      try {
-        std::vector<std::byte> bytes = pattern(size, seed);
-        if (seed % 2 == 0) bytes[0] = std::byte{0xFF};
-        const RemoteKey key(*ends.client.endpoint, bytes);
-      } catch (const ProtocolError&) {
-      }
-    }
-  }
 }
 
 }  // namespace
