@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -88,6 +89,7 @@ ErrorCode code_of(ucs_status_t status) noexcept {
 struct Current {
   std::mutex mutex;
   std::weak_ptr<const UcxLibrary> library;
+  std::atomic<bool> pinned{false};  // it was opened here, and stays loaded
 };
 Current& current() {
   static auto* const only = new Current;
@@ -120,12 +122,20 @@ std::shared_ptr<const UcxLibrary> UcxLibrary::open(const std::vector<std::string
     return opened;
   };
   // A second library of another path would find its other half (libucs) in the first one's: the loader goes by names.
-  if (auto loaded = Library::find_loaded(kSystemName)) return use(std::move(loaded), false);
+  if (auto loaded = Library::find_loaded(kSystemName)) return use(std::move(loaded), current().pinned);
   for (const std::string& candidate : library_candidates(first)) {
     const BlockedSignals blocked;  // for the time in which UCX's handlers are in place
     std::shared_ptr<Library> library = Library::open({candidate}, tried);
     if (library == nullptr) continue;
-    if (auto opened = use(std::move(library), true)) return opened;
+    auto opened = use(std::move(library), true);
+    if (opened == nullptr) continue;
+    const Api& api = opened->api();
+    api.restore_signals();
+    // An option that this version doesn't know isn't needed in it.
+    api.set_global_option("HANDLE_ERRORS", "none");
+    api.set_global_option("WARN_UNUSED_ENV_VARS", "n");
+    api.set_global_option("VFS_ENABLE", "n");
+    return opened;
   }
   return nullptr;
 }
@@ -146,13 +156,7 @@ UcxLibrary::UcxLibrary(std::shared_ptr<Library> library, const Api& api, bool ou
   if (::dladdr(reinterpret_cast<void*>(api_.init_version), &info) != 0 && info.dli_fname != nullptr) {
     path_ = info.dli_fname;
   }
-  if (!ours_) return;
-  api_.push_log_handler(on_log_line);
-  api_.restore_signals();
-  // An option that this version doesn't know isn't needed in it.
-  api_.set_global_option("HANDLE_ERRORS", "none");
-  api_.set_global_option("WARN_UNUSED_ENV_VARS", "n");
-  api_.set_global_option("VFS_ENABLE", "n");
+  if (ours_) api_.push_log_handler(on_log_line);
 }
 
 UcxLibrary::~UcxLibrary() {
@@ -169,6 +173,11 @@ bool UcxLibrary::is_at_least(unsigned major, unsigned minor) const noexcept {
 
 void UcxLibrary::start() const {
   std::call_once(start_, [this] {
+    // Code of UCX runs when threads and the process end, so its library stays loaded even if this one is unloaded.
+    if (ours_) {
+      if (void* const pinned = ::dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) ::dlclose(pinned);
+      current().pinned = true;
+    }
     guard_.emplace();
     started_.store(true, std::memory_order_release);
   });

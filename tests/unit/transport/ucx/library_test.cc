@@ -84,6 +84,26 @@ TEST(UcxLibrary, IsOneForTheProcess) {
   EXPECT_EQ(UcxLibrary::open({"/no/such/libucp.so.0"}, nullptr), first);
 }
 
+/// Makes UCX warn: it doesn't know the device.
+void warn() {
+  const auto library = UcxLibrary::require({});
+  try {
+    const auto context = std::make_shared<const UcxContext>(library, UcxOptions{}, AF_INET, "no-such-device");
+    Worker worker(context, kLimits, "nobody");
+  } catch (const Error&) {  // There may be nothing left to use.
+  }
+}
+
+TEST(UcxLibrary, OneThatWasClosedIsOursStill) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 2; ++i) {
+    const auto sink = add_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+    lines.clear();
+    warn();
+    EXPECT_THAT(lines, ::testing::Contains(HasSubstr("no-such-device"))) << i;
+  }
+}
+
 TEST(UcxLibrary, TheOneThatAnotherPackageHasLoadedIsUsed) {
   const auto loaded = Library::open({"libucp.so.0"}, nullptr);
   ASSERT_NE(loaded, nullptr);
@@ -143,16 +163,6 @@ class Output {
   UniqueFd read_;
   std::array<UniqueFd, 2> before_;
 };
-
-/// Makes UCX warn: it doesn't know the device.
-void warn() {
-  const auto library = UcxLibrary::require({});
-  try {
-    const auto context = std::make_shared<const UcxContext>(library, UcxOptions{}, AF_INET, "no-such-device");
-    Worker worker(context, kLimits, "nobody");
-  } catch (const Error&) {  // There may be nothing left to use.
-  }
-}
 
 TEST(UcxLibrary, NothingIsPrintedAndLinesOfTheLogArePassedOn) {
   std::vector<std::string> lines;

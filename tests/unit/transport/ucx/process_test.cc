@@ -149,6 +149,21 @@ TEST_F(UcxProcesses, AKilledPeerThatHadStoppedIsNoticedWithItsSocketsFull) {
   expect_death();
 }
 
+TEST_F(UcxProcesses, AnEndIsDestroyedAtOnceThoughItsPeerHasStopped) {
+  start("take");
+  ASSERT_TRUE(client_.endpoint->send_control(as_bytes("stop")));
+  const std::vector<std::byte> message = pattern(4000);
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(20 << 20));
+  const std::array<ByteSpan, 1> parts = {*body};
+  ASSERT_TRUE(client_.endpoint->send_body(1, parts, body));
+  for (int i = 0; i < 2000 && client_.endpoint->send_untagged(message, {}); ++i) client_.worker->progress();
+  client_.endpoint->finish();
+  const auto before = Clock::now();
+  client_.close();
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(1));
+  EXPECT_EQ(body.use_count(), 1);
+}
+
 TEST_F(UcxProcesses, AForkedChildMayNotUseWhatItInherited) {
   start("echo");
   testing::ChildProcess forked([this](const auto&) {
