@@ -88,10 +88,9 @@ std::vector<SocketAddress> resolve(std::string_view scheme, const HostPort& addr
   std::vector<SocketAddress> addresses;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     if (at->ai_addrlen > sizeof(sockaddr_storage)) continue;
-    SocketAddress address;
-    address.size = at->ai_addrlen;
-    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
-    addresses.push_back(address);
+    SocketAddress& found_one = addresses.emplace_back();
+    found_one.size = at->ai_addrlen;
+    std::memcpy(&found_one.storage, at->ai_addr, at->ai_addrlen);
   }
   return addresses;
 }

@@ -69,12 +69,14 @@ constexpr int kLogInfo = 4;
 
 /// The functions of one library that was opened.
 struct Api {
+  // NOLINTBEGIN(bugprone-macro-parentheses): a declaration has none there
 #define CROSSDOCK_UCX_MEMBER(member, exported) decltype(&::exported) member = nullptr;
   CROSSDOCK_UCX_FUNCTIONS(CROSSDOCK_UCX_MEMBER)
 #undef CROSSDOCK_UCX_MEMBER
 #define CROSSDOCK_UCX_MEMBER(member, exported, result, parameters) result(*member) parameters = nullptr;
   CROSSDOCK_UCX_SETTINGS(CROSSDOCK_UCX_MEMBER)
 #undef CROSSDOCK_UCX_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 
 }  // namespace crossdock::transport::ucx

@@ -69,7 +69,10 @@ class Inbox {
   bool in_message() const noexcept { return !entries_.empty() && !ready(); }
 
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of its own.
-  void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { body_memory_ = memory ? std::move(memory) : pool_; }
+  void receive_into(std::shared_ptr<BodyMemory> memory) noexcept {
+    if (memory == nullptr) memory = pool_;
+    body_memory_ = std::move(memory);
+  }
   /// Returns messages that weren't begun to UCX, and accepts no more. Call it before the worker is destroyed.
   void close() noexcept;
 

@@ -11,7 +11,7 @@ namespace {
 
 /// UCX isn't told how long a packed key is, and reads as far as its content says: at most a length of one byte, and as
 /// many bytes, for each of 64 memory domains, beside a header. Zeros up to there keep such reads inside the buffer.
-constexpr std::size_t kReadByUcx = RemoteKey::kMaxBytes + 64 * 256;
+constexpr std::size_t kReadByUcx = RemoteKey::kMaxBytes + std::size_t{64} * 256;
 
 }  // namespace
 
