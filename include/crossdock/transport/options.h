@@ -113,4 +113,23 @@ struct TcpOptions {
   std::string advertised_host = {};
 };
 
+/// Options of `ucx:`.
+struct UcxOptions {
+  /// Paths of UCX's library libucp to try before the system's, for example that of the Python package libucx-cu12.
+  std::vector<std::string> libraries = {};
+  /// The transports that UCX may use, as in UCX_TLS. Within a machine, UCX's own shared memory doesn't wake a thread that
+  /// sleeps; use `shm:` there.
+  std::string transports = "^posix,sysv,cma,xpmem,knem";
+  /// The network devices that UCX may use, as in UCX_NET_DEVICES; empty: the interface of the address, and its RDMA
+  /// devices.
+  std::string net_devices = {};
+  /// Allows reads of the server's memory by the client. UCX then lets every peer read and write all memory of the
+  /// process, whatever was offered: only for networks whose every machine is trusted.
+  bool remote_reads = false;
+  int keepalive_s = 2;  ///< Seconds between probes of an idle connection; 0: UCX's default, 20 s.
+  /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default. Also ends the
+  /// connection to a peer that is alive but doesn't read. Versions before 1.22 don't know it.
+  int user_timeout_ms = 0;
+};
+
 }  // namespace crossdock::transport

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "address.h"
 #include "connection.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "socket_options.h"
 #include "transport/internal/deadline.h"
+#include "transport/internal/socket_address.h"
 #include "transport/internal/ways.h"
 
 namespace crossdock::transport {
@@ -24,7 +24,7 @@ using namespace tcp;  // NOLINT(google-build-using-namespace): the private half 
 
 /// Connects to one address. Returns an empty descriptor on failure, with the reason in `*error`. Throws TimeoutError,
 /// InterruptedError, SystemError.
-UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,
+UniqueFd connect_to(const SocketAddress& endpoint, const TcpOptions& options, const std::string& where,
                     const Deadline& deadline, std::optional<Deadline::Clock::time_point> give_up, int* error) {
   UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
@@ -50,7 +50,7 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
 /// Connects to the first address of the name that answers.
 UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, const std::string& where,
                         const Deadline& deadline) {
-  const std::vector<Endpoint> endpoints = resolve(address);
+  const std::vector<SocketAddress> endpoints = resolve(kScheme, address);
   std::string tried;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     int error = 0;
@@ -138,11 +138,11 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, const ConnectOptions& wishes) {
   check_options(options);
-  const HostPort to = parse_address(address);
+  const HostPort to = parse_address(kScheme, address);
   if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: use the port of the server's uri");
   if (to.host == "*")
     throw UriError("tcp:" + address + " stands for every address of a machine: give the address to connect to");
-  const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
+  const std::string where = to_uri(kScheme, to.host.empty() ? "127.0.0.1" : to.host, to.port);
   const ConnectOptions agreed{
       .role = wishes.role, .ways = agreed_ways(wishes.ways, Way::kMessage, where), .wants_parts = wishes.wants_parts};
   const Deadline deadline(where, timeout_ms, interrupted);

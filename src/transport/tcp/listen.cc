@@ -8,11 +8,11 @@
 #include <chrono>
 #include <utility>
 
-#include "address.h"
 #include "connection.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "socket_options.h"
+#include "transport/internal/socket_address.h"
 #include "transport/internal/socket_listener.h"
 
 namespace crossdock::transport {
@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kWrongTokenDelay{1000};
 /// many wait, none of the peer's tokens is checked, right or wrong, so that the answer reveals nothing.
 constexpr std::ptrdiff_t kMaxWrongTokensPerPeer = SocketListener::kMaxHandshakes / 4;
 
-UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOptions& options, int* error) {
+UniqueFd listen_at(const SocketAddress& endpoint, bool every_address, const TcpOptions& options, int* error) {
   UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   *error = errno;
   if (!socket) return {};
@@ -49,17 +49,17 @@ UniqueFd listen_at(const Endpoint& endpoint, bool every_address, const TcpOption
 /// Listens at the first address of the name for which this succeeds.
 UniqueFd listen_socket(const HostPort& address, const TcpOptions& options) {
   const bool every_address = address.host == "*";
-  std::vector<Endpoint> endpoints = resolve(address);
+  std::vector<SocketAddress> endpoints = resolve(kScheme, address);
   if (every_address) {
-    const std::vector<Endpoint> v4 = resolve({"0.0.0.0", address.port});  // for machines without IPv6
+    const std::vector<SocketAddress> v4 = resolve(kScheme, {"0.0.0.0", address.port});  // for machines without IPv6
     endpoints.insert(endpoints.end(), v4.begin(), v4.end());
   }
   int error = 0;
-  for (const Endpoint& endpoint : endpoints) {
+  for (const SocketAddress& endpoint : endpoints) {
     UniqueFd socket = listen_at(endpoint, every_address, options, &error);
     if (socket) return socket;
   }
-  const std::string where = to_uri(address.host.empty() ? "127.0.0.1" : address.host, address.port);
+  const std::string where = to_uri(kScheme, address.host.empty() ? "127.0.0.1" : address.host, address.port);
   switch (error) {
     case EADDRINUSE:
       throw ConnectionError("can't listen at " + where +
@@ -87,11 +87,11 @@ class TcpServerSocket final : public ServerSocket {
                  .max_body = options.max_body,
                  .want_data = want_data,
                  .free_data = free_data},
-        socket_(listen_socket(parse_address(address), options)) {
-    const Endpoint bound = local_endpoint(socket_.get());
-    uri_ = where_ = to_uri(bound);
+        socket_(listen_socket(parse_address(kScheme, address), options)) {
+    const SocketAddress bound = local_address(socket_.get());
+    uri_ = where_ = to_uri(kScheme, bound);
     if (!is_wildcard(bound)) return;
-    uri_ = to_uri(options.advertised_host.empty() ? host_name() : options.advertised_host, port_of(bound));
+    uri_ = to_uri(kScheme, options.advertised_host.empty() ? host_name() : options.advertised_host, port_of(bound));
     say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));
   }
 
@@ -113,7 +113,7 @@ class TcpServerSocket final : public ServerSocket {
 
 class TcpServerSocket::Handshake final : public PendingHandshake {
  public:
-  Handshake(TcpServerSocket& server, UniqueFd socket, const Endpoint& peer, const std::string& where)
+  Handshake(TcpServerSocket& server, UniqueFd socket, const SocketAddress& peer, const std::string& where)
       : PendingHandshake(where), server_(server), socket_(std::move(socket), where), peer_(peer) {}
   ~Handshake() override { std::erase(server_.wrong_tokens_, this); }
 
@@ -131,7 +131,7 @@ class TcpServerSocket::Handshake final : public PendingHandshake {
 
   TcpServerSocket& server_;
   Socket socket_;
-  const Endpoint peer_;
+  const SocketAddress peer_;
   RecordReader reader_;
   Hello hello_;
   ConnectOptions client_{.ways = Way::kMessage};
@@ -140,8 +140,8 @@ class TcpServerSocket::Handshake final : public PendingHandshake {
 };
 
 std::unique_ptr<PendingHandshake> TcpServerSocket::begin(UniqueFd client) {
-  const Endpoint peer = peer_endpoint(client.get());
-  const std::string where = to_uri(peer);
+  const SocketAddress peer = peer_address(client.get());
+  const std::string where = to_uri(kScheme, peer);
   set_up(client.get(), options_, where);
   return std::make_unique<Handshake>(*this, std::move(client), peer, where);
 }
@@ -231,7 +231,7 @@ namespace {
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options) : options_(options) { check_options(options); }
-  std::string_view scheme() const noexcept override { return "tcp"; }
+  std::string_view scheme() const noexcept override { return kScheme; }
   Ways ways() const noexcept override { return Way::kMessage; }
   bool shares_with_others() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,

@@ -11,7 +11,7 @@
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "tcp_support.h"
-#include "transport/tcp/address.h"
+#include "transport/internal/socket_address.h"
 #include "transport/tcp/crc32c.h"
 #include "transport/tcp/packets.h"
 #include "transport/tcp/token.h"
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 class RawSocket {
  public:
   explicit RawSocket(const std::string& address) {
-    const Endpoint endpoint = resolve(parse_address(address)).at(0);
+    const SocketAddress endpoint = resolve("tcp", parse_address("tcp", address)).at(0);
     fd_.reset(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(fd_.get(), endpoint.get(), endpoint.size) != 0) throw_errno(errno, "connecting a raw socket");
     const timeval limit{10, 0};
@@ -192,14 +192,14 @@ TEST_F(TcpHandshake, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
 /// A server's end played by the test: `answer` gets the accepted socket.
 void with_fake_server(const std::function<void(int)>& answer, const std::function<void(const std::string&)>& run) {
   UniqueFd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Endpoint endpoint = resolve({"127.0.0.1", 0}).at(0);
+  const SocketAddress endpoint = resolve("tcp", {"127.0.0.1", 0}).at(0);
   ASSERT_EQ(::bind(listening.get(), endpoint.get(), endpoint.size), 0);
   ASSERT_EQ(::listen(listening.get(), 1), 0);
   std::thread server([&] {
     const UniqueFd accepted(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
     answer(accepted.get());
   });
-  run(to_uri(local_endpoint(listening.get())).substr(4));
+  run(to_uri("tcp", local_address(listening.get())).substr(4));
   server.join();
 }
 
