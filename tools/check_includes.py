@@ -46,7 +46,7 @@ LIBRARIES = {
     "lz4": "src/ipc",
     "zstd": "src/ipc",
     "nanobind/": "python",
-    "openssl/": "src/transport/tcp",
+    "openssl/": "src/transport/net",
     "ucp/": "src/transport/ucx",
     "Python.h": "python",
     "structmember.h": "python",

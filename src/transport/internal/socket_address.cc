@@ -2,8 +2,10 @@
 
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -140,6 +142,12 @@ bool is_loopback(const SocketAddress& address) noexcept {
     std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
   }
   return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) throw_errno(errno, "asking for the host's name");
+  return name.data();
 }
 
 std::string to_uri(std::string_view scheme, const std::string& host, std::uint16_t port) {

@@ -72,10 +72,11 @@ Endpoint::~Endpoint() {
   }
 }
 
+bool Endpoint::has_operation() const { return worker_->operations_.count() < kMaxOperations; }
+
 bool Endpoint::has_room(std::size_t bytes) const {
   const Operations& operations = worker_->operations_;
-  return operations.count() < kMaxOperations &&
-         (operations.copied_bytes() == 0 || operations.copied_bytes() + bytes <= max_copied_);
+  return has_operation() && (operations.copied_bytes() == 0 || operations.copied_bytes() + bytes <= max_copied_);
 }
 
 void Endpoint::check_usable() const {
@@ -108,7 +109,7 @@ void Endpoint::start(Operation& operation, Start start) {
 bool Endpoint::send_active(MessageKind kind, ByteSpan head, ByteSpan tail) {
   const Worker::Lock lock(*worker_);
   check_usable();
-  if (!has_room(head.size() + tail.size())) return false;
+  if (!(kind == MessageKind::kControl ? has_operation() : has_room(head.size() + tail.size()))) return false;
   Operation& operation = worker_->operations_.begin_copy(head, tail);
   start(operation, [&](const ucp_request_param_t& params) {
     return worker_->context().api().am_send_nbx(state_.endpoint, static_cast<unsigned>(kind), nullptr, 0,
@@ -167,6 +168,16 @@ std::optional<std::string> Endpoint::failure() const {
   const Worker::Lock lock(*worker_);
   if (!state_.failure) return std::nullopt;
   return worker_->context().library().text(*state_.failure);
+}
+
+bool Endpoint::room_for(std::size_t bytes) const {
+  const Worker::Lock lock(*worker_);
+  return has_room(bytes);
+}
+
+bool Endpoint::rejected() const {
+  const Worker::Lock lock(*worker_);
+  return state_.failure == UCS_ERR_REJECTED;
 }
 
 void Endpoint::finish() {

@@ -50,6 +50,7 @@ class Endpoint {
   /// Sends a message of Arrow's protocol without a tag: `head` followed by `tail`, copied.
   bool send_untagged(ByteSpan head, ByteSpan tail) { return send_active(MessageKind::kUntagged, head, tail); }
   /// Sends a message for the peer's Crossdock alone.
+  /// The limit of copies doesn't apply.
   bool send_control(ByteSpan head, ByteSpan tail = {}) { return send_active(MessageKind::kControl, head, tail); }
   /// Sends a message with a tag, copied.
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail);
@@ -59,6 +60,8 @@ class Endpoint {
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
   /// Sets how many bytes of messages may be copied and kept while the network is full. A single message may be larger.
   void limit_copies(std::size_t bytes) noexcept { max_copied_ = bytes; }
+  /// Whether there is room for a message of `bytes` that is copied.
+  bool room_for(std::size_t bytes) const;
 
   /// Begins to read `size` bytes at `address` of the peer's memory. `keep` holds the memory at `to`, as in send_body().
   /// Null: no room. Throws as the sends do; std::logic_error unless the context allows remote reads.
@@ -67,6 +70,8 @@ class Endpoint {
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;
+  /// Whether that is a rejection by UCX at the other end, before any message.
+  bool rejected() const;
 
   /// Ends sending: flushed() turns true after the worker's progress, once the peer's UCX has received every message, or
   /// is gone. A peer that makes no progress doesn't answer. Destroy the endpoint then: before, messages are lost.
@@ -80,6 +85,7 @@ class Endpoint {
   /// Creates the endpoint that `params` describe.
   Endpoint(std::shared_ptr<Worker> worker, ucp_ep_params_t params, const std::string& doing);
 
+  bool has_operation() const;
   bool has_room(std::size_t bytes) const;
   void check_usable() const;
   bool send_active(MessageKind kind, ByteSpan head, ByteSpan tail);

@@ -73,6 +73,8 @@ class Inbox {
     if (memory == nullptr) memory = pool_;
     body_memory_ = std::move(memory);
   }
+  /// Sets the limits for messages from now on.
+  void limit(const ReceiveLimits& limits) noexcept { limits_ = limits; }
   /// Returns messages that weren't begun to UCX, and accepts no more. Call it before the worker is destroyed.
   void close() noexcept;
 
@@ -111,7 +113,7 @@ class Inbox {
   std::uint64_t limit_of(MessageKind kind) const noexcept;
 
   WorkerHandle& worker_;
-  const ReceiveLimits limits_;
+  ReceiveLimits limits_;
   const std::string& where_;
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   std::shared_ptr<BodyMemory> body_memory_ = pool_;

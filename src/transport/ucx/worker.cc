@@ -36,11 +36,26 @@ Worker::~Worker() {
 bool Worker::progress() {
   const Lock lock(*this);
   armed_ = false;
+  turn();
+  return inbox_.ready();
+}
+
+void Worker::push() {
+  const Lock lock(*this);
+  turn();
+  if (armed_) handle_->signal();
+}
+
+void Worker::turn() {
   for (int turn = 0; turn < kTurns && !inbox_.full(); ++turn) {
     const bool worked = handle_->progress();
     inbox_.collect();
     if (!worked) break;
   }
+}
+
+bool Worker::ready() {
+  const Lock lock(*this);
   return inbox_.ready();
 }
 
@@ -57,6 +72,16 @@ bool Worker::in_message() {
 void Worker::receive_into(std::shared_ptr<BodyMemory> memory) {
   const Lock lock(*this);
   inbox_.receive_into(std::move(memory));
+}
+
+void Worker::limit(const ReceiveLimits& limits) {
+  const Lock lock(*this);
+  inbox_.limit(limits);
+}
+
+void Worker::disarm() {
+  const Lock lock(*this);
+  armed_ = false;
 }
 
 bool Worker::arm() {

@@ -16,7 +16,7 @@ namespace crossdock::transport::ucx {
 /// message doesn't say who sent it, so two connections can't share a worker.)
 ///
 /// Thread-safe: each call holds the worker's lock. Only one thread, the receiving one, may call progress(), take(),
-/// arm() and receive_into(). All but signal() throw ForkError in a forked child.
+/// arm(), disarm() and receive_into(). All but signal() throw ForkError in a forked child.
 class Worker {
  public:
   /// `where` names the peer in errors. Throws ForkError, and what UCX's calls throw.
@@ -33,16 +33,25 @@ class Worker {
   /// Does a bounded amount of work: receives, and moves sends on. Receives nothing while the queue of messages is full.
   /// Returns whether take() has a message or an error.
   bool progress();
+  /// Moves sends on, for a thread that isn't the receiving one. Wakes the receiving thread if it sleeps: this may have
+  /// taken the event that it waits for.
+  void push();
+  /// Whether take() has a message or an error.
+  bool ready();
   /// Returns the next message. Null: none has arrived whole. Throws as Inbox::take() does.
   std::optional<Received> take();
   /// Whether a message has arrived in part. After the peer is gone, the rest won't come.
   bool in_message();
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of the worker's.
   void receive_into(std::shared_ptr<BodyMemory> memory);
+  /// Sets the limits for messages from now on.
+  void limit(const ReceiveLimits& limits);
 
   /// Makes descriptor() readable at the next event, of receiving or of sending. Returns false if there is something to
   /// do already: call progress() and take() first. After true, poll descriptor(), then call progress().
   bool arm();
+  /// Ends arm(): nothing wakes this thread any more.
+  void disarm();
   int descriptor() const noexcept { return handle_->descriptor(); }
   /// Makes descriptor() readable.
   void signal() const noexcept;
@@ -78,6 +87,7 @@ class Worker {
     std::unique_lock<std::mutex> lock_;
   };
 
+  void turn();
   void record_failure(EndpointState& state, ucs_status_t status) noexcept;
 
   const std::string where_;

@@ -12,9 +12,10 @@
 #include "crossdock/core/error.h"
 #include "tcp_support.h"
 #include "transport/internal/socket_address.h"
-#include "transport/tcp/crc32c.h"
-#include "transport/tcp/packets.h"
-#include "transport/tcp/token.h"
+#include "transport/net/crc32c.h"
+#include "transport/net/records.h"
+#include "transport/net/token.h"
+#include "transport/tcp/handshake.h"
 
 namespace crossdock::transport::tcp_test {
 namespace {
@@ -102,7 +103,7 @@ constexpr std::size_t kHello = 92;  // bytes, with its checksum
 /// A record with the checksum that its bytes have.
 std::vector<std::byte> summed(std::vector<std::byte> record) {
   const std::size_t end = record.size() - 4;
-  store_le(&record[end], crc32c(ByteSpan(record).first(end)));
+  store_le(&record[end], net::crc32c(ByteSpan(record).first(end)));
   return record;
 }
 
@@ -553,7 +554,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     socket.send(opening);
     const auto challenge = socket.receive_record();
     const std::array<ByteSpan, 2> records = {opening, challenge};
-    auto made = encode(TokenProof{prove("correct", kClientRole, records)});
+    auto made = encode(TokenProof{prove("correct", kNames.client_role, records)});
     socket.send(proof ? *proof : made);
     Welcome welcome;
     Refused refused;
@@ -564,7 +565,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     } else {
       EXPECT_TRUE(decode(answer, &welcome));
       const std::array<ByteSpan, 3> all = {opening, challenge, proven_part(answer)};
-      EXPECT_TRUE(same(welcome.proof, prove("correct", kServerRole, all)));
+      EXPECT_TRUE(same(welcome.proof, prove("correct", kNames.server_role, all)));
     }
     return made;
   };
