@@ -46,7 +46,8 @@ LIBRARIES = {
     "lz4": "src/ipc",
     "zstd": "src/ipc",
     "nanobind/": "python",
-    "openssl/": "src/transport/tcp",
+    "openssl/": "src/transport/net",
+    "ucp/": "src/transport/ucx",
     "Python.h": "python",
     "structmember.h": "python",
 }
@@ -72,7 +73,7 @@ CXX_STANDARD = set(
 C_STANDARD = {"stddef.h", "stdint.h", "stdbool.h", "string.h", "errno.h", "limits.h", "inttypes.h", "stdlib.h"}
 SYSTEM = {"dlfcn.h", "endian.h", "fcntl.h", "poll.h", "pthread.h", "sched.h", "semaphore.h", "signal.h", "time.h",
           "unistd.h", "immintrin.h", "x86intrin.h", "arm_acle.h", "emmintrin.h", "ftw.h", "dirent.h", "pwd.h",
-          "cxxabi.h", "netdb.h"}  # fmt: skip
+          "cxxabi.h", "netdb.h", "ifaddrs.h"}  # fmt: skip
 SYSTEM_FOLDERS = ("sys/", "linux/", "netinet/", "arpa/", "net/")
 
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\b\s*(?:"(?P<quoted>[^"]*)"|<(?P<angled>[^>]*)>|(?P<other>.*))')

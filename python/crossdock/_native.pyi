@@ -399,7 +399,9 @@ class Interrupt:
 
 @final
 class TransportOptions:
-    def __init__(self, any_user: bool, other_users: list[int], token: str, checksum: bool | None) -> None: ...
+    def __init__(
+        self, any_user: bool, other_users: list[int], token: str, checksum: bool | None, ucx_libraries: list[str]
+    ) -> None: ...
 
 @final
 class ServerOptions:

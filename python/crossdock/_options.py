@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import operator
+import os
 from collections.abc import Iterable
 
 from crossdock import _native
@@ -31,6 +33,13 @@ def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) ->
     return number
 
 
+def _ucx_libraries() -> list[str]:
+    """Returns the paths of UCX's library in the package libucx (of libucx-cu12 and others), which isn't imported."""
+    spec = importlib.util.find_spec("libucx")
+    folders = () if spec is None else spec.submodule_search_locations or ()
+    return [path for folder in folders if os.path.exists(path := os.path.join(folder, "lib", "libucp.so.0"))]
+
+
 def transports(users: str | Iterable[int] | None, token: str | None, checksum: bool | None) -> _native.TransportOptions:
     """Checks the options of connections, which servers and clients have in common."""
     any_user = isinstance(users, str)
@@ -49,7 +58,7 @@ def transports(users: str | Iterable[int] | None, token: str | None, checksum: b
         raise InvalidArgumentError("a token must have 1 to 1024 bytes")
     if not isinstance(checksum, bool | None):
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
-    return _native.TransportOptions(any_user, ids, token or "", checksum)
+    return _native.TransportOptions(any_user, ids, token or "", checksum, _ucx_libraries())
 
 
 def checked_uri(uri: str) -> str:

@@ -56,7 +56,7 @@ _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 _TOKEN = """
-Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, and clients prove to know.
+Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp and ucx, and clients prove to know.
 """
 
 _Checksum = Annotated[
@@ -254,10 +254,10 @@ def _server_name(table: str) -> str:
 
 
 def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
-    """Starts a server. Passes the token only if a URI is for tcp: the variable is set for all commands, and must not be
-    an error here if no URI is for tcp."""
-    over_tcp = any(uri.lower().startswith("tcp:") for uri in uris)
-    return xd.serve(uri=uris, token=_token() if over_tcp else None, checksum=checksum)
+    """Starts a server. Passes the token only if a URI is for tcp or ucx: the variable is set for all commands, and
+    must not be an error here if no URI is for them."""
+    by_token = any(uri.lower().startswith(("tcp:", "ucx:")) for uri in uris)
+    return xd.serve(uri=uris, token=_token() if by_token else None, checksum=checksum)
 
 
 def _server_at_a_name(table: str) -> xd.Server:

@@ -57,12 +57,13 @@ class Server:
 
     uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
         path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
-        addresses, serves other machines. Consumers connect to `server.uri`.
+        addresses, serves other machines, and so does "ucx://10.0.0.1:7700", over UCX. Consumers connect to
+        `server.uri`.
         Several URIs: the server listens at all of them, see `server.uris`.
     window: the number of messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
         of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
-        all its connections; over tcp, a connection.
+        all its connections; over tcp and ucx, a connection.
     lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
         anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
     max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
@@ -79,9 +80,9 @@ class Server:
     wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
         core), "auto" spins for a short time before it sleeps.
     users: ids of users that may connect beside the own user, or "any".
-    token: over tcp, a secret that clients must know. They prove that they know it; it is never sent. None: every client
-        that reaches the port is served. Over shm the user id decides, and no token is demanded; a token without a tcp
-        URI raises `InvalidArgumentError`.
+    token: over tcp and ucx, a secret that clients must know. They prove that they know it; it is never sent. None:
+        every client that reaches the port is served. Over shm the user id decides, and no token is demanded; a token
+        without any other URI raises `InvalidArgumentError`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
         it is rejected (`HandshakeError`). False: never.
@@ -125,8 +126,8 @@ class Server:
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
         if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
             raise InvalidArgumentError(
-                "token is for tcp, and this server listens only over shm:, where the user id decides: leave token out; "
-                "users names the users that may connect"
+                "token is for tcp and ucx, and this server listens only over shm:, where the user id decides: leave "
+                "token out; users names the users that may connect"
             )
         self._stable = _checked_stability(stable)
         options = _native.ServerOptions()

@@ -102,18 +102,19 @@ void bind_client(nb::module_& module) {
   nb::class_<session::TransportOptions>(module, "TransportOptions")
       .def(
           "__init__",
-          [](session::TransportOptions* self, bool any_user, std::vector<std::uint32_t> other_users, std::string token,
-             std::optional<bool> checksum) {
+          [](session::TransportOptions* self, bool any_user, std::vector<std::uint32_t> other_users,
+             const std::string& token, std::optional<bool> checksum, std::vector<std::string> ucx_libraries) {
             using transport::Checksum;
             new (self) session::TransportOptions{
                 .shm = {.other_users = std::move(other_users), .any_user = any_user},
-                .tcp = {.token = std::move(token),
+                .tcp = {.token = token,
                         .checksum = !checksum   ? Checksum::kAuto
                                     : *checksum ? Checksum::kOn
                                                 : Checksum::kOff},
+                .ucx = {.token = token, .libraries = std::move(ucx_libraries)},
             };
           },
-          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none());
+          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a);
 
   nb::class_<Interrupt>(module, "Interrupt", "Ends a call of another thread, to which it was passed.")
       .def(nb::init<>())

@@ -23,6 +23,11 @@ std::shared_ptr<Library> Library::open(const std::vector<std::string>& candidate
   return nullptr;
 }
 
+std::shared_ptr<Library> Library::find_loaded(const std::string& name) {
+  void* const handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  return handle != nullptr ? std::shared_ptr<Library>(new Library(handle, name)) : nullptr;
+}
+
 Library::Library(void* handle, std::string name) noexcept : handle_(handle), name_(std::move(name)) {}
 
 Library::~Library() { ::dlclose(handle_); }

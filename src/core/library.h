@@ -12,6 +12,8 @@ class Library {
   /// Opens the first of `candidates` (names or paths) that the loader accepts. Returns null if it accepts none; then
   /// `*tried` has a line for each: the candidate, and the loader's reason.
   static std::shared_ptr<Library> open(const std::vector<std::string>& candidates, std::vector<std::string>* tried);
+  /// Returns the library of this name that the process has loaded already, or null.
+  static std::shared_ptr<Library> find_loaded(const std::string& name);
 
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;

@@ -2,6 +2,7 @@
 #include "transport/registry.h"
 #include "transport/shm.h"
 #include "transport/tcp.h"
+#include "transport/ucx.h"
 
 namespace crossdock::session {
 
@@ -9,6 +10,7 @@ std::shared_ptr<const transport::TransportRegistry> make_transports(const Transp
   auto registry = std::make_shared<transport::TransportRegistry>();
   registry->add(transport::make_shm_transport(options.shm));
   registry->add(transport::make_tcp_transport(options.tcp));
+  registry->add(transport::make_ucx_transport(options.ucx));
   return registry;
 }
 

@@ -7,7 +7,7 @@
 
 #include "fuzz.h"
 #include "transport/body_memory.h"
-#include "transport/tcp/crc32c.h"
+#include "transport/net/crc32c.h"
 #include "transport/tcp/frame_reader.h"
 #include "transport/tcp/frame_writer.h"
 
@@ -155,6 +155,6 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const ByteSpan bytes = input.rest();
   const fuzz::Heard heard = fuzz::hear(bytes, {}, checksums);
   fuzz::require(heard == fuzz::hear(bytes, cuts, checksums));
-  fuzz::check_checksums(heard.messages, cuts, transport::tcp::crc32c(bytes));
+  fuzz::check_checksums(heard.messages, cuts, transport::net::crc32c(bytes));
   return 0;
 }

@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "fuzz.h"
-#include "transport/tcp/packets.h"
+#include "transport/net/records.h"
 
 /// A record of the handshake: what is read of it is what would be written, as far as it is known.
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace crossdock;
-  using namespace crossdock::transport::tcp;
+  using namespace crossdock::transport::net;
   const ByteSpan record = fuzz::bytes(data, size);
   if (record.size() < kPreambleBytes) return 0;
   Preamble preamble;

@@ -15,6 +15,7 @@ namespace crossdock::session {
 struct TransportOptions {
   transport::ShmOptions shm = {};
   transport::TcpOptions tcp = {};
+  transport::UcxOptions ucx = {};
 };
 
 /// Makes a registry with every transport that reaches other processes, for ServerOptions::transports and

@@ -114,4 +114,37 @@ struct TcpOptions {
   std::string advertised_host = {};
 };
 
+/// Options of `ucx:`.
+struct UcxOptions {
+  /// Larger messages are rejected at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
+  /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
+  /// max_message.
+  std::uint64_t max_request = 1ull << 20;
+  /// Longest body by value that is accepted from the peer; 0: none.
+  std::uint64_t max_body = 64ull << 30;
+  /// A secret that both ends must know, as in TcpOptions.
+  std::string token = {};
+  int handshake_timeout_ms = 5000;
+  /// Bytes that send() may copy and keep while the network is full, for one connection.
+  std::size_t queue_bytes = 256 << 10;
+  /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
+  std::string advertised_host = {};
+  /// Paths of UCX's library libucp to try before the system's, for example that of the Python package libucx-cu12.
+  std::vector<std::string> libraries = {};
+  /// The transports that UCX may use, as in UCX_TLS. Within a machine, UCX's own shared memory doesn't wake a thread
+  /// that sleeps; use `shm:` there.
+  std::string transports = "^posix,sysv,cma,xpmem,knem";
+  /// The network devices that UCX may use, as in UCX_NET_DEVICES; empty: the interface of the address, and its RDMA
+  /// devices.
+  std::string net_devices = {};
+  /// Allows reads of the server's memory by the client. UCX then lets every peer read and write all memory of the
+  /// process, whatever was offered: only for networks whose every machine is trusted.
+  bool remote_reads = false;
+  int keepalive_s = 2;  ///< Seconds between probes of an idle connection; 0: UCX's default, 20 s.
+  /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default. Also ends the
+  /// connection to a peer that is alive but doesn't read. Versions before 1.22 don't know it.
+  int user_timeout_ms = 0;
+};
+
 }  // namespace crossdock::transport

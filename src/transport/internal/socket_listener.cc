@@ -15,9 +15,6 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 8;
 constexpr std::chrono::milliseconds kBackoff{200};
-// At most so many handshakes become ready or end in one turn. One that needs more bytes costs little, and doesn't
-// count.
-constexpr int kFinishedPerTurn = 8;
 
 UniqueFd open_reserve() noexcept { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -33,92 +30,32 @@ SocketListener::SocketListener(std::unique_ptr<ServerSocket> socket, const char*
     : socket_(std::move(socket)),
       where_(socket_->where()),
       what_(what),
-      timeout_(timeout),
       poll_(socket_->descriptor(), where_),
-      reserve_(open_reserve()) {}
+      reserve_(open_reserve()),
+      handshakes_(poll_, timeout,
+                  [this](LogLevel level, std::string_view text) { socket_->say(level, std::string(text)); }) {}
 
 std::unique_ptr<Connection> SocketListener::accept() {
   fork_.check(what_);
   const bool waits = poll_.look();
   // First, because make_room() must not reject a client whose handshake message has already arrived.
-  advance_all();
-  if (!has_work() && (backoff_ ? Clock::now() >= *backoff_ : waits)) {
+  handshakes_.advance();
+  if (!handshakes_.has_work() && (backoff_ ? Clock::now() >= *backoff_ : waits)) {
     if (!reserve_) reserve_ = open_reserve();
     for (int i = 0; i < kAcceptsPerTurn && accept_one(); ++i) {
     }
-    advance_all();
-    make_room();
+    handshakes_.advance();
+    handshakes_.make_room();
   }
-  if (clients_.empty() && std::exchange(idle_due_, false)) socket_->idle();
+  if (handshakes_.empty() && std::exchange(idle_due_, false)) socket_->idle();
   std::unique_ptr<Connection> connection = complete_oldest();
   await_events();
   return connection;
 }
 
-/// Whether there is work for the next call already.
-bool SocketListener::has_work() const noexcept {
-  return std::ranges::any_of(clients_,
-                             [](const Client& client) { return client.state == State::kReady || client.news; });
-}
-
-/// Whether every place is taken by a rejection that is delayed: then no client can be accepted.
-bool SocketListener::full() const noexcept {
-  return clients_.size() >= kMaxHandshakes &&
-         std::ranges::all_of(clients_, [](const Client& client) { return client.rejection.has_value(); });
-}
-
-/// Reads what clients have sent, and drops those whose time is over. Stops after kFinishedPerTurn.
-void SocketListener::advance_all() {
-  const auto now = Clock::now();
-  int left = kFinishedPerTurn;
-  for (auto next = clients_.begin(); next != clients_.end() && left > 0;) {
-    const auto client = next++;
-    if (client->state == State::kReady) continue;
-    if (std::exchange(client->news, false)) attempt(*client, [&] { return client->handshake->read(); });
-    if (client->state == State::kWaiting && now >= client->deadline) {
-      const std::string late = "no handshake arrived within " + std::to_string(timeout_.count()) + " ms";
-      reject(*client->handshake, client->rejection.value_or(Rejection{{Refusal::kMalformed, late}}));
-      client->state = State::kEnded;
-    }
-    if (client->state != State::kWaiting) --left;
-    if (client->state == State::kEnded) drop(client);
-  }
-}
-
-/// Does a step of a client's handshake. If it throws, rejects the client, at once or later.
-template <typename Step>
-void SocketListener::attempt(Client& client, Step step) const {
-  const bool was_ready = client.state == State::kReady;
-  std::optional<Rejection> rejection;
-  try {
-    client.state = step();
-  } catch (const Rejection& thrown) {
-    rejection = thrown;
-  } catch (const ProtocolError& error) {
-    rejection = {{Refusal::kMalformed, error.what()}};
-  } catch (const Error& error) {
-    rejection = {{Refusal::kResources, error.what()}};
-  } catch (const std::bad_alloc&) {
-    rejection = {{Refusal::kResources, "the server has no memory"}};
-  }
-  if (rejection && rejection->delay.count() > 0) {
-    client.state = State::kWaiting;
-    client.deadline = Clock::now() + rejection->delay;
-    client.rejection = std::move(rejection);
-    // Messages of the client, or its disconnect, change nothing until then.
-    poll_.forget(client.handshake->descriptor());
-  } else if (rejection) {
-    client.state = State::kEnded;
-    reject(*client.handshake, *rejection);
-  } else if (client.state == State::kEnded) {
-    socket_->say(LogLevel::kInfo, client.handshake->where() + (was_ready ? " disconnected during its handshake"
-                                                                         : " disconnected without a handshake"));
-  }
-}
-
 /// Accepts one client from the system's queue. Returns false if there is none, or none can be accepted now.
 bool SocketListener::accept_one() {
-  if (full()) return false;
+  if (handshakes_.full()) return false;
   if (const char* const obstacle = socket_->obstacle()) {
     back_off(obstacle);
     return false;
@@ -128,7 +65,7 @@ bool SocketListener::accept_one() {
   if (client || error == EAGAIN) backoff_.reset();
   switch (error) {
     case 0:
-      if (auto handshake = begin(std::move(client))) add(std::move(handshake));
+      if (auto handshake = begin(std::move(client))) handshakes_.add(std::move(handshake));
       return true;
     case EAGAIN: return false;
     case EINTR:
@@ -152,7 +89,8 @@ void SocketListener::reject_without_descriptor() {
   const int error = client ? 0 : errno;
   if (client) {
     if (const auto handshake = begin(std::move(client))) {
-      reject(*handshake, {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
+      handshakes_.reject(*handshake,
+                         {Refusal::kResources, "the server is out of descriptors; raise its limit (ulimit -n)"});
     }
   }
   reserve_ = open_reserve();
@@ -171,66 +109,20 @@ std::unique_ptr<PendingHandshake> SocketListener::begin(UniqueFd client) {
   }
 }
 
-void SocketListener::add(std::unique_ptr<PendingHandshake> handshake) {
-  Client& client = clients_.emplace_back(Client{std::move(handshake), Clock::now() + timeout_});
-  attempt(client, [&] {
-    poll_.watch(client.handshake->descriptor(), &client.news);
-    return State::kWaiting;
-  });
-  if (client.state == State::kEnded) drop(std::prev(clients_.end()));
-}
-
-/// Rejects the oldest clients if there are too many.
-void SocketListener::make_room() {
-  while (clients_.size() > kMaxHandshakes) {
-    const auto oldest = std::ranges::find_if(clients_, [](const Client& client) { return !client.rejection; });
-    if (oldest == clients_.end()) return;
-    reject(*oldest->handshake, {Refusal::kResources, "too many handshakes are pending"});
-    drop(oldest);
-  }
-}
-
-void SocketListener::drop(std::list<Client>::iterator client) noexcept {
-  if (!client->rejection) poll_.forget(client->handshake->descriptor());
-  clients_.erase(client);
-}
-
-/// Does one step for the connection of the oldest client that is ready.
 std::unique_ptr<Connection> SocketListener::complete_oldest() {
-  const auto client = std::ranges::find(clients_, State::kReady, &Client::state);
-  if (client == clients_.end()) return nullptr;
-  std::unique_ptr<Connection> connection;
-  if (reject_all_) {
-    reject(*client->handshake, {Refusal::kResources, kServerFull});
-    client->state = State::kEnded;
-  } else {
-    idle_due_ = true;
-    attempt(*client, [&] { return client->handshake->complete(&connection); });
-  }
-  const State state = client->state;
-  if (state == State::kConnected) idle_due_ = false;
-  if (state == State::kConnected || state == State::kEnded) drop(client);
-  return state == State::kConnected ? std::move(connection) : nullptr;
+  const bool ready = handshakes_.has_ready();
+  std::unique_ptr<Connection> connection = handshakes_.complete_oldest(reject_all_);
+  if (ready && !reject_all_) idle_due_ = connection == nullptr;
+  return connection;
 }
 
 /// Makes descriptor() readable when the next call of accept() has something to do.
 void SocketListener::await_events() {
-  std::optional<Clock::time_point> deadline = backoff_;
-  for (const Client& client : clients_) {
-    if (client.state == State::kWaiting) deadline = std::min(deadline.value_or(client.deadline), client.deadline);
-  }
-  poll_.set_accepting(!backoff_ && !full());
-  poll_.set_deadline(deadline);
-  poll_.set_more(has_work() || (clients_.empty() && idle_due_));
-}
-
-void SocketListener::reject(PendingHandshake& handshake, const Refused& refused) const noexcept {
-  try {
-    socket_->say(LogLevel::kWarning, handshake.where() + " was rejected: " + refused.reason);
-    handshake.send(refused);
-  } catch (const std::exception&) {
-    // The client sees that the connection is closed.
-  }
+  handshakes_.prepare_wait();
+  const std::optional<Clock::time_point> deadline = handshakes_.deadline();
+  poll_.set_accepting(!backoff_ && !handshakes_.full());
+  poll_.set_deadline(backoff_ && deadline ? std::min(backoff_, deadline) : backoff_ ? backoff_ : deadline);
+  poll_.set_more(handshakes_.has_work() || (handshakes_.empty() && idle_due_));
 }
 
 /// Makes new clients wait because of a temporary problem: otherwise they would wake this listener again and again.

@@ -1,19 +1,18 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "address.h"
 #include "connection.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "socket_options.h"
 #include "transport/internal/deadline.h"
+#include "transport/internal/socket_address.h"
 #include "transport/internal/ways.h"
 
 namespace crossdock::transport {
@@ -24,7 +23,7 @@ using namespace tcp;  // NOLINT(google-build-using-namespace): the private half 
 
 /// Connects to one address. Returns an empty descriptor on failure, with the reason in `*error`. Throws TimeoutError,
 /// InterruptedError, SystemError.
-UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const std::string& where,
+UniqueFd connect_to(const SocketAddress& endpoint, const TcpOptions& options, const std::string& where,
                     const Deadline& deadline, std::optional<Deadline::Clock::time_point> give_up, int* error) {
   UniqueFd socket(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
@@ -50,7 +49,7 @@ UniqueFd connect_to(const Endpoint& endpoint, const TcpOptions& options, const s
 /// Connects to the first address of the name that answers.
 UniqueFd connect_socket(const HostPort& address, const TcpOptions& options, const std::string& where,
                         const Deadline& deadline) {
-  const std::vector<Endpoint> endpoints = resolve(address);
+  const std::vector<SocketAddress> endpoints = resolve(kScheme, address);
   std::string tried;
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     int error = 0;
@@ -78,59 +77,19 @@ std::vector<std::byte> await_record(Socket& socket, RecordReader& reader, const 
   }
 }
 
-/// Returns the next record, which must be of one of two types.
-std::vector<std::byte> await_answer(Socket& socket, const std::string& where, const Deadline& deadline,
-                                    RecordType* type) {
-  RecordReader reader;
-  std::vector<std::byte> record = await_record(socket, reader, where, deadline);
-  const Preamble& preamble = reader.preamble();
-  if (preamble.type == RecordType::kRefused) {
-    Refused refused;
-    if (!decode(record, &refused)) throw HandshakeError(where + " refused the connection in a malformed record");
-    throw_refused(refused, where, preamble.version, kProtocolVersion);
-  }
-  require_server_version(where, preamble.version, kProtocolVersion);
-  if (preamble.mode != Mode::kPlain) throw HandshakeError(where + " answered in a mode that wasn't requested");
-  *type = preamble.type;
-  return record;
-}
-
 /// Exchanges HELLO and WELCOME, and the proofs if there is a token.
 Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& options, const std::string& where,
                     const Deadline& deadline) {
-  const std::vector<std::byte> opening = encode(hello);
+  ClientHandshake handshake(hello, options.token, kNames, where);
   // A server that rejects at once has already answered and closed the connection. Its answer is a better error than a
   // failure to send, which is therefore ignored.
-  send_record(socket, opening);
-  RecordType type{};
-  std::vector<std::byte> record = await_answer(socket, where, deadline, &type);
-  std::vector<std::byte> asked;
-  if (type == RecordType::kChallenge && hello.has_token) {
-    Challenge challenge;
-    if (!decode(record, &challenge)) throw HandshakeError(where + " sent a CHALLENGE that is too short");
-    asked = std::move(record);
-    const std::array<ByteSpan, 2> so_far = {opening, asked};
-    send_record(socket, encode(TokenProof{prove(options.token, kClientRole, so_far)}));
-    record = await_answer(socket, where, deadline, &type);
+  send_record(socket, handshake.opening());
+  RecordReader reader;
+  while (!handshake.complete()) {
+    const std::vector<std::byte> answer = handshake.advance(await_record(socket, reader, where, deadline));
+    if (!answer.empty()) send_record(socket, answer);
   }
-  Welcome welcome;
-  if (type != RecordType::kWelcome || !decode(record, &welcome)) {
-    throw HandshakeError(where + " answered with something else, or with a WELCOME that is too short");
-  }
-  if (is_damaged(record, welcome)) {
-    throw HandshakeError(where + "'s WELCOME was damaged on its way: its CRC-32C is wrong; check the network");
-  }
-  if (!hello.has_token) return welcome;
-  if (asked.empty()) {
-    throw PermissionError(where +
-                          " requests no token, so it can't prove that it knows this client's token: leave "
-                          "TcpOptions::token empty to trust it nevertheless, or give the server the token");
-  }
-  const std::array<ByteSpan, 3> all = {opening, asked, proven_part(record)};
-  if (!same(welcome.proof, prove(options.token, kServerRole, all))) {
-    throw PermissionError(where + " doesn't know the token: it may be another server than the one expected");
-  }
-  return welcome;
+  return handshake.welcome();
 }
 
 }  // namespace
@@ -138,11 +97,11 @@ Welcome shake_hands(Socket& socket, const Hello& hello, const TcpOptions& option
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, const ConnectOptions& wishes) {
   check_options(options);
-  const HostPort to = parse_address(address);
+  const HostPort to = parse_address(kScheme, address);
   if (to.port == 0) throw UriError("tcp:" + address + " has no port to connect to: use the port of the server's uri");
   if (to.host == "*")
     throw UriError("tcp:" + address + " stands for every address of a machine: give the address to connect to");
-  const std::string where = to_uri(to.host.empty() ? "127.0.0.1" : to.host, to.port);
+  const std::string where = to_uri(kScheme, to.host.empty() ? "127.0.0.1" : to.host, to.port);
   const ConnectOptions agreed{
       .role = wishes.role, .ways = agreed_ways(wishes.ways, Way::kMessage, where), .wants_parts = wishes.wants_parts};
   const Deadline deadline(where, timeout_ms, interrupted);

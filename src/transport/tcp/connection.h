@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "byte_stream.h"
@@ -19,6 +20,8 @@
 #include "transport/transport.h"
 
 namespace crossdock::transport::tcp {
+
+inline constexpr std::string_view kScheme = "tcp";
 
 /// Either end after the handshake.
 ///

@@ -88,7 +88,7 @@ std::optional<Incoming> FrameReader::take() {
         if (have < wanted_) return std::nullopt;
         const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
         if (limits_.checksums == Checksums::kEach) {
-          check_payload(header.kind, length, crc32c(payload), {payload.data() + length, trailer});
+          check_payload(header.kind, length, net::crc32c(payload), {payload.data() + length, trailer});
         }
         begin_ += std::exchange(wanted_, 0);
         after_large_ = false;
@@ -152,7 +152,8 @@ void FrameReader::begin_large(const FrameHeader& header) {
 void FrameReader::note_received(std::uint64_t bytes) {
   if (limits_.checksums == Checksums::kEach && large_->got < large_->size()) {
     const std::uint64_t payload = std::min(bytes, large_->size() - large_->got);
-    large_->checksum = crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
+    large_->checksum =
+        net::crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
   }
   large_->got += bytes;
 }

@@ -5,11 +5,16 @@
 #include <vector>
 
 #include "byte_stream.h"
-#include "packets.h"
+#include "transport/net/handshake.h"
 #include "transport/tcp.h"
 
 /// Parts of the handshake that both ends share.
 namespace crossdock::transport::tcp {
+
+using namespace net;  // NOLINT(google-build-using-namespace): what tcp shares with other transports
+
+inline constexpr HandshakeNames kNames = {
+    .options = "TcpOptions", .client_role = "crossdock tcp 1 client", .server_role = "crossdock tcp 1 server"};
 
 /// The features that this end offers in a handshake.
 std::uint64_t own_features(const TcpOptions& options) noexcept;

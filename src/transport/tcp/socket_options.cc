@@ -9,8 +9,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "address.h"
 #include "crossdock/core/error.h"
+#include "transport/internal/socket_address.h"
 
 namespace crossdock::transport::tcp {
 namespace {
@@ -75,8 +75,8 @@ void set_up(int socket, const TcpOptions& options, const std::string& where) {
 }
 
 bool is_on_this_machine(int socket) noexcept {
-  Endpoint peer;
-  Endpoint own;
+  SocketAddress peer;
+  SocketAddress own;
   peer.size = own.size = sizeof peer.storage;
   return ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) == 0 &&
          ::getsockname(socket, reinterpret_cast<sockaddr*>(&own.storage), &own.size) == 0 &&

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 
 namespace crossdock::transport::conformance {
@@ -35,6 +36,15 @@ bool TransportConformance::rung(Connection& connection, int timeout_ms) {
     ready = poll(&waiting, 1, timeout_ms);
   } while (ready < 0 && errno == EINTR);
   return ready == 1;
+}
+
+bool TransportConformance::either_rung(Connection& one, Connection& other, int timeout_ms) {
+  std::array<pollfd, 2> waiting = {pollfd{one.descriptor(), POLLIN, 0}, pollfd{other.descriptor(), POLLIN, 0}};
+  int ready = 0;
+  do {
+    ready = poll(waiting.data(), waiting.size(), timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
 }
 
 std::optional<TransportConformance::Message> TransportConformance::take(Connection& connection) {

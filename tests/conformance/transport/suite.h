@@ -49,6 +49,10 @@ struct Implementation {
   /// pushed on, and what was taken is known only once the sender has received. The descriptor is readable whenever
   /// something arrived, asked for or not.
   bool network = false;
+  /// Every tagged message has an owner, not only those that were sent by send_body().
+  bool tagged_have_owners = false;
+  /// Returns why this transport can't be tested on this machine; empty: it can.
+  std::function<std::string()> unavailable = [] { return std::string(); };
 };
 
 inline void PrintTo(const Implementation& implementation, std::ostream* out) { *out << implementation.name; }
@@ -59,6 +63,9 @@ inline constexpr int kPatienceMs = 20'000;
 
 class TransportConformance : public ::testing::TestWithParam<Implementation> {
  protected:
+  void SetUp() override {
+    if (const std::string why = GetParam().unavailable(); !why.empty()) GTEST_SKIP() << why;
+  }
   void connect(const Wishes& wishes = {});
 
   /// A copy of a message that arrived.
@@ -82,6 +89,8 @@ class TransportConformance : public ::testing::TestWithParam<Implementation> {
   static void let_learn(Connection& end);
   /// True once descriptor() is readable; false after `timeout_ms`.
   static bool rung(Connection& connection, int timeout_ms);
+  /// The same for either of two.
+  static bool either_rung(Connection& one, Connection& other, int timeout_ms);
   static std::vector<std::byte> pattern(std::size_t size, std::uint64_t seed);
 
   /// Whether regions reach the other end by this way.

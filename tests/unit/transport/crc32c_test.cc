@@ -1,5 +1,5 @@
 // The checksum of frames: known values, and every method of this processor against one bit at a time.
-#include "transport/tcp/crc32c.h"
+#include "transport/net/crc32c.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 std::uint32_t bit_by_bit(std::uint32_t before, ByteSpan bytes) {
@@ -85,4 +85,4 @@ INSTANTIATE_TEST_SUITE_P(Methods, Crc32c, ::testing::ValuesIn(crc32c_methods().b
                          });
 
 }  // namespace
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

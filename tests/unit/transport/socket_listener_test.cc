@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 constexpr auto kDelay = 200ms;
-constexpr std::size_t kMost = SocketListener::kMaxHandshakes;
+constexpr std::size_t kMost = HandshakeQueue::kMaxHandshakes;
 
 /// The knobs of a server, and the calls that it got.
 struct Script {

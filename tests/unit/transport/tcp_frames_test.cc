@@ -85,14 +85,14 @@ std::vector<std::byte> frame(Checksums checksums, std::uint64_t kind, std::uint6
   store_le(&bytes[0], kind);
   store_le(&bytes[8], tag);
   store_le(&bytes[16], length);
-  if (checksums == Checksums::kEach) store_le(&bytes[4], crc32c(bytes));
+  if (checksums == Checksums::kEach) store_le(&bytes[4], net::crc32c(bytes));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   if (payload.empty()) return bytes;
   if (checksums == Checksums::kNone) {
     bytes.resize(align_up(bytes.size(), 8));
   } else {
     bytes.resize(align_up(bytes.size() + 4, 8) - 4);
-    const std::uint32_t checksum = crc32c(ByteSpan(bytes).subspan(kHeaderBytes));
+    const std::uint32_t checksum = net::crc32c(ByteSpan(bytes).subspan(kHeaderBytes));
     bytes.resize(bytes.size() + 4);
     store_le(&bytes[bytes.size() - 4], checksum);
   }

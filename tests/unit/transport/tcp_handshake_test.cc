@@ -11,10 +11,11 @@
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "tcp_support.h"
-#include "transport/tcp/address.h"
-#include "transport/tcp/crc32c.h"
-#include "transport/tcp/packets.h"
-#include "transport/tcp/token.h"
+#include "transport/internal/socket_address.h"
+#include "transport/net/crc32c.h"
+#include "transport/net/records.h"
+#include "transport/net/token.h"
+#include "transport/tcp/handshake.h"
 
 namespace crossdock::transport::tcp_test {
 namespace {
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 class RawSocket {
  public:
   explicit RawSocket(const std::string& address) {
-    const Endpoint endpoint = resolve(parse_address(address)).at(0);
+    const SocketAddress endpoint = resolve("tcp", parse_address("tcp", address)).at(0);
     fd_.reset(::socket(endpoint.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(fd_.get(), endpoint.get(), endpoint.size) != 0) throw_errno(errno, "connecting a raw socket");
     const timeval limit{10, 0};
@@ -102,7 +103,7 @@ constexpr std::size_t kHello = 92;  // bytes, with its checksum
 /// A record with the checksum that its bytes have.
 std::vector<std::byte> summed(std::vector<std::byte> record) {
   const std::size_t end = record.size() - 4;
-  store_le(&record[end], crc32c(ByteSpan(record).first(end)));
+  store_le(&record[end], net::crc32c(ByteSpan(record).first(end)));
   return record;
 }
 
@@ -192,14 +193,14 @@ TEST_F(TcpHandshake, AServerThatDoesNotKnowTheTokenIsNotTrusted) {
 /// A server's end played by the test: `answer` gets the accepted socket.
 void with_fake_server(const std::function<void(int)>& answer, const std::function<void(const std::string&)>& run) {
   UniqueFd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Endpoint endpoint = resolve({"127.0.0.1", 0}).at(0);
+  const SocketAddress endpoint = resolve("tcp", {"127.0.0.1", 0}).at(0);
   ASSERT_EQ(::bind(listening.get(), endpoint.get(), endpoint.size), 0);
   ASSERT_EQ(::listen(listening.get(), 1), 0);
   std::thread server([&] {
     const UniqueFd accepted(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
     answer(accepted.get());
   });
-  run(to_uri(local_endpoint(listening.get())).substr(4));
+  run(to_uri("tcp", local_address(listening.get())).substr(4));
   server.join();
 }
 
@@ -553,7 +554,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     socket.send(opening);
     const auto challenge = socket.receive_record();
     const std::array<ByteSpan, 2> records = {opening, challenge};
-    auto made = encode(TokenProof{prove("correct", kClientRole, records)});
+    auto made = encode(TokenProof{prove("correct", kNames.client_role, records)});
     socket.send(proof ? *proof : made);
     Welcome welcome;
     Refused refused;
@@ -564,7 +565,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     } else {
       EXPECT_TRUE(decode(answer, &welcome));
       const std::array<ByteSpan, 3> all = {opening, challenge, proven_part(answer)};
-      EXPECT_TRUE(same(welcome.proof, prove("correct", kServerRole, all)));
+      EXPECT_TRUE(same(welcome.proof, prove("correct", kNames.server_role, all)));
     }
     return made;
   };

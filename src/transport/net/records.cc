@@ -1,4 +1,4 @@
-#include "packets.h"
+#include "records.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "crc32c.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
@@ -151,4 +151,4 @@ bool decode(ByteSpan record, Welcome* welcome) noexcept {
 
 bool decode(ByteSpan record, Refused* refused) { return transport::decode(record, kPreambleBytes, refused); }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -9,7 +9,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 // Polynomials are reflected: the highest bit is the coefficient of x^0.
@@ -224,4 +224,4 @@ std::uint32_t crc32c(std::uint32_t before, ByteSpan bytes) noexcept { return met
 
 std::span<const Crc32cMethod> crc32c_methods() noexcept { return std::span(methods().all).first(methods().count); }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

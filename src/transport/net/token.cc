@@ -10,7 +10,7 @@
 
 #include "crossdock/core/error.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 Nonce make_nonce() {
   Nonce nonce;
@@ -41,4 +41,4 @@ Proof prove(std::string_view token, std::string_view role, std::span<const ByteS
 
 bool same(const Proof& a, const Proof& b) noexcept { return ::CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

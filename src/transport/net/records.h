@@ -8,8 +8,9 @@
 #include "token.h"
 #include "transport/internal/handshake.h"
 
-/// The records of the handshake, in bytes. All integers are little-endian. docs/protocol-tcp.md is their specification.
-namespace crossdock::transport::tcp {
+/// The records of the handshake, in bytes. All integers are little-endian. docs/protocol-tcp.md is their
+/// specification.
+namespace crossdock::transport::net {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
 inline constexpr std::size_t kPreambleBytes = 24;
@@ -93,4 +94,4 @@ ByteSpan proven_part(ByteSpan welcome) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, Welcome* welcome) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, Refused* refused);
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

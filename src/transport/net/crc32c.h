@@ -6,7 +6,7 @@
 #include "core/bytes.h"
 
 /// CRC-32C (Castagnoli), as in RFC 3720: polynomial 0x1EDC6F41, reflected, initial value and final XOR 0xFFFFFFFF.
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 /// Returns the CRC-32C of data whose CRC-32C is `before`, followed by `bytes`. The CRC-32C of no data is 0.
 /// Thread-safe.
@@ -22,4 +22,4 @@ struct Crc32cMethod {
 /// Returns the implementations that this processor can run, the fastest first. The last one is portable.
 std::span<const Crc32cMethod> crc32c_methods() noexcept;
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

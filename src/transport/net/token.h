@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 
 /// Proofs that an end knows the token, without sending it.
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
@@ -20,10 +20,7 @@ Nonce make_nonce();
 /// SystemError.
 Proof prove(std::string_view token, std::string_view role, std::span<const ByteSpan> records);
 
-inline constexpr std::string_view kClientRole = "crossdock tcp 1 client";
-inline constexpr std::string_view kServerRole = "crossdock tcp 1 server";
-
 /// Compares in constant time.
 bool same(const Proof& a, const Proof& b) noexcept;
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

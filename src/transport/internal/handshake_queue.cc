@@ -1,0 +1,147 @@
+#include "transport/internal/handshake_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport {
+namespace {
+
+// At most so many handshakes become ready or end in one turn. One that needs more bytes costs little, and doesn't
+// count.
+constexpr int kFinishedPerTurn = 8;
+
+}  // namespace
+
+bool HandshakeQueue::has_work() const noexcept {
+  return std::ranges::any_of(clients_,
+                             [](const Client& client) { return client.state == State::kReady || client.news; });
+}
+
+bool HandshakeQueue::has_ready() const noexcept {
+  return std::ranges::find(clients_, State::kReady, &Client::state) != clients_.end();
+}
+
+bool HandshakeQueue::full() const noexcept {
+  return clients_.size() >= kMaxHandshakes &&
+         std::ranges::all_of(clients_, [](const Client& client) { return client.rejection.has_value(); });
+}
+
+void HandshakeQueue::advance() {
+  const auto now = Clock::now();
+  int left = kFinishedPerTurn;
+  for (auto next = clients_.begin(); next != clients_.end() && left > 0;) {
+    const auto client = next++;
+    if (client->state == State::kReady) continue;
+    if (std::exchange(client->news, false)) attempt(*client, [&] { return client->handshake->read(); });
+    if (client->state == State::kWaiting && now >= client->deadline) {
+      const std::string late = "no handshake arrived within " + std::to_string(timeout_.count()) + " ms";
+      reject(*client->handshake, client->rejection.value_or(Rejection{{Refusal::kMalformed, late}}));
+      client->state = State::kEnded;
+    }
+    if (client->state != State::kWaiting) --left;
+    if (client->state == State::kEnded) drop(client);
+  }
+}
+
+/// Does a step of a client's handshake. If it throws, rejects the client, at once or later.
+template <typename Step>
+void HandshakeQueue::attempt(Client& client, Step step) const {
+  const bool was_ready = client.state == State::kReady;
+  std::optional<Rejection> rejection;
+  try {
+    client.state = step();
+  } catch (const Rejection& thrown) {
+    rejection = thrown;
+  } catch (const ProtocolError& error) {
+    rejection = {{Refusal::kMalformed, error.what()}};
+  } catch (const Error& error) {
+    rejection = {{Refusal::kResources, error.what()}};
+  } catch (const std::bad_alloc&) {
+    rejection = {{Refusal::kResources, "the server has no memory"}};
+  }
+  if (rejection && rejection->delay.count() > 0) {
+    client.state = State::kWaiting;
+    client.deadline = Clock::now() + rejection->delay;
+    client.rejection = std::move(rejection);
+    // Messages of the client, or its disconnect, change nothing until then.
+    poll_.forget(client.handshake->descriptor());
+  } else if (rejection) {
+    client.state = State::kEnded;
+    reject(*client.handshake, *rejection);
+  } else if (client.state == State::kEnded) {
+    say(LogLevel::kInfo, client.handshake->where() +
+                             (was_ready ? " disconnected during its handshake" : " disconnected without a handshake"));
+  }
+}
+
+void HandshakeQueue::add(std::unique_ptr<PendingHandshake> handshake) {
+  Client& client = clients_.emplace_back(Client{std::move(handshake), Clock::now() + timeout_});
+  attempt(client, [&] {
+    poll_.watch(client.handshake->descriptor(), &client.news);
+    return State::kWaiting;
+  });
+  if (client.state == State::kEnded) drop(std::prev(clients_.end()));
+}
+
+void HandshakeQueue::make_room() {
+  while (clients_.size() > kMaxHandshakes) {
+    const auto oldest = std::ranges::find_if(clients_, [](const Client& client) { return !client.rejection; });
+    if (oldest == clients_.end()) return;
+    reject(*oldest->handshake, {Refusal::kResources, "too many handshakes are pending"});
+    drop(oldest);
+  }
+}
+
+void HandshakeQueue::drop(std::list<Client>::iterator client) noexcept {
+  if (!client->rejection) poll_.forget(client->handshake->descriptor());
+  clients_.erase(client);
+}
+
+std::unique_ptr<Connection> HandshakeQueue::complete_oldest(bool reject_all) {
+  const auto client = std::ranges::find(clients_, State::kReady, &Client::state);
+  if (client == clients_.end()) return nullptr;
+  std::unique_ptr<Connection> connection;
+  if (reject_all) {
+    reject(*client->handshake, {Refusal::kResources, kServerFull});
+    client->state = State::kEnded;
+  } else {
+    attempt(*client, [&] { return client->handshake->complete(&connection); });
+  }
+  const State state = client->state;
+  if (state == State::kConnected || state == State::kEnded) drop(client);
+  return state == State::kConnected ? std::move(connection) : nullptr;
+}
+
+std::optional<HandshakeQueue::Clock::time_point> HandshakeQueue::deadline() const noexcept {
+  std::optional<Clock::time_point> first;
+  for (const Client& client : clients_) {
+    if (client.state == State::kWaiting) first = std::min(first.value_or(client.deadline), client.deadline);
+  }
+  return first;
+}
+
+void HandshakeQueue::prepare_wait() {
+  for (auto next = clients_.begin(); next != clients_.end();) {
+    const auto client = next++;
+    if (client->state != State::kWaiting || client->rejection || client->news) continue;
+    attempt(*client, [&] {
+      client->news = !client->handshake->prepare_wait();
+      return State::kWaiting;
+    });
+    if (client->state == State::kEnded) drop(client);
+  }
+}
+
+void HandshakeQueue::reject(PendingHandshake& handshake, const Refused& refused) const noexcept {
+  try {
+    say(LogLevel::kWarning, handshake.where() + " was rejected: " + refused.reason);
+    handshake.send(refused);
+  } catch (const std::exception&) {
+    // The client sees that the connection is closed.
+  }
+}
+
+}  // namespace crossdock::transport

@@ -1,0 +1,122 @@
+#include "closing.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "control.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+constexpr int kMessagesPerTurn = 1024;
+
+}  // namespace
+
+ClosingEnd::ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
+                       std::uint64_t sent, std::uint64_t taken)
+    : worker_(std::move(worker)),
+      endpoint_(std::move(endpoint)),
+      until_(until),
+      sent_(sent),
+      taken_(taken),
+      goodbye_sent_(until == Until::kPeerGone) {}
+
+bool ClosingEnd::over() noexcept {
+  try {
+    return step() || Clock::now() >= deadline_;
+  } catch (const std::exception&) {  // The peer is gone, or broke the rules: there is nobody left to wait for.
+    return true;
+  }
+}
+
+bool ClosingEnd::step() {
+  if (!goodbye_sent_) goodbye_sent_ = endpoint_->send_control(encode(Control{ControlKind::kGoodbye, sent_}));
+  worker_->progress();
+  const bool failed = endpoint_->failure().has_value();
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    const std::optional<Received> got = worker_->take();
+    if (!got) break;
+    Control control;
+    if (got->kind != MessageKind::kControl || !decode(got->bytes, &control)) continue;
+    if (control.kind == ControlKind::kTaken) taken_ = control.number;
+    if (control.kind == ControlKind::kGoodbye) peer_left_ = true;
+  }
+  if (failed || peer_left_) return true;
+  if (until_ == Until::kPeerGone || !goodbye_sent_ || worker_->operations() > 0) return false;
+  return until_ == Until::kSent || taken_ >= sent_;
+}
+
+void ClosingEnd::wait() noexcept {
+  try {
+    while (!over()) {
+      if (!arm()) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+      pollfd event{descriptor(), POLLIN, 0};
+      ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    }
+  } catch (const std::exception&) {  // as in over()
+  }
+}
+
+bool ClosingEnds::add(std::unique_ptr<ClosingEnd>& end) {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return false;
+  added_.push_back(std::move(end));
+  wake_();
+  return true;
+}
+
+void ClosingEnds::advance(AcceptPoll& poll) {
+  std::list<std::unique_ptr<ClosingEnd>> added;
+  {
+    const std::lock_guard lock(mutex_);
+    added.swap(added_);
+  }
+  const auto drop = [&](std::list<Watched>::iterator which) {
+    poll.forget(which->end->descriptor());
+    watched_.erase(which);
+  };
+  for (std::unique_ptr<ClosingEnd>& end : added) {
+    if (end->over()) continue;
+    watched_.emplace_back(std::move(end));
+    poll.watch(watched_.back().end->descriptor(), &watched_.back().news);
+    if (watched_.size() > kMost) drop(watched_.begin());
+  }
+  for (auto next = watched_.begin(); next != watched_.end();) {
+    const auto which = next++;
+    if (which->end->over()) drop(which);
+  }
+}
+
+bool ClosingEnds::arm() {
+  bool all = true;
+  for (const Watched& watched : watched_) all = watched.end->arm() && all;
+  return all;
+}
+
+std::optional<ClosingEnd::Clock::time_point> ClosingEnds::deadline() const noexcept {
+  std::optional<ClosingEnd::Clock::time_point> first;
+  for (const Watched& watched : watched_)
+    first = std::min(first.value_or(watched.end->deadline()), watched.end->deadline());
+  return first;
+}
+
+void ClosingEnds::stop(const AcceptPoll& poll) noexcept {
+  std::list<std::unique_ptr<ClosingEnd>> added;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    added.swap(added_);
+  }
+  for (const Watched& watched : watched_) {
+    watched.end->wait();
+    poll.forget(watched.end->descriptor());
+  }
+  watched_.clear();
+  for (const std::unique_ptr<ClosingEnd>& end : added) end->wait();
+}
+
+}  // namespace crossdock::transport::ucx

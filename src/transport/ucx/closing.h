@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "endpoint.h"
+#include "transport/internal/accept_poll.h"
+
+namespace crossdock::transport::ucx {
+
+/// An end of a connection that this process has closed. It lives on until the peer has what was sent: to close an
+/// endpoint by force loses messages, and UCX's own orderly close can't be cut short.
+class ClosingEnd {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLongest{1000};  ///< Then it is closed by force.
+
+  /// What ends it, besides the peer's goodbye, its death, and kLongest.
+  enum class Until : std::uint8_t {
+    kSent,      ///< The network has every message.
+    kTaken,     ///< The peer has acknowledged every message.
+    kPeerGone,  ///< Nothing else: the peer is to close the connection.
+  };
+
+  /// `sent` messages were sent, and the peer has taken `taken` of them. Sends a goodbye, unless `until` is kPeerGone.
+  ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until, std::uint64_t sent = 0,
+             std::uint64_t taken = 0);
+
+  /// Makes progress, and drops what arrives. Returns whether it is time to destroy this.
+  bool over() noexcept;
+  /// Prepares descriptor() to be waited for. Returns false if there is something to do already.
+  bool arm() { return worker_->arm(); }
+  int descriptor() const noexcept { return worker_->descriptor(); }
+  Clock::time_point deadline() const noexcept { return deadline_; }
+  /// Waits until it is over().
+  void wait() noexcept;
+
+ private:
+  bool step();
+
+  std::shared_ptr<Worker> worker_;
+  std::unique_ptr<Endpoint> endpoint_;  // destroyed first
+  Until until_;
+  std::uint64_t sent_;
+  std::uint64_t taken_;
+  bool goodbye_sent_;
+  bool peer_left_ = false;
+  Clock::time_point deadline_ = Clock::now() + kLongest;
+};
+
+/// The closing ends of one listener, which does their work. Only add() is thread-safe.
+class ClosingEnds {
+ public:
+  static constexpr std::size_t kMost = 256;  ///< The oldest is closed by force for a new one.
+
+  /// `wake` wakes the thread that calls advance(). It is called by any thread, until stop().
+  explicit ClosingEnds(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  /// Passes an end on. Returns false after stop(): then the caller has it still.
+  bool add(std::unique_ptr<ClosingEnd>& end);
+
+  /// Makes progress, and destroys those that are over. Watches the others in `poll`.
+  void advance(AcceptPoll& poll);
+  /// Prepares the descriptors to be waited for. Returns false if there is something to do already.
+  bool arm();
+  std::optional<ClosingEnd::Clock::time_point> deadline() const noexcept;
+  /// Accepts no more ends, and waits until those that are left are over.
+  void stop(const AcceptPoll& poll) noexcept;
+
+ private:
+  struct Watched {
+    std::unique_ptr<ClosingEnd> end;
+    bool news = false;
+  };
+
+  const std::function<void()> wake_;
+  std::mutex mutex_;
+  bool stopped_ = false;
+  std::list<std::unique_ptr<ClosingEnd>> added_;  // since the last advance()
+  std::list<Watched> watched_;
+};
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,123 @@
+#include "connect.h"
+
+#include <poll.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "connection.h"
+#include "crossdock/core/error.h"
+#include "handshake.h"
+#include "transport/internal/deadline.h"
+#include "transport/internal/ways.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+/// A connection that has answered, or the reason why there is none.
+struct Attempt {
+  std::shared_ptr<Worker> worker;
+  std::unique_ptr<Endpoint> endpoint;
+  std::optional<std::vector<std::byte>> answer;  ///< The server's first record.
+  std::string why;
+};
+
+std::string why_failed(const Attempt& attempt) {
+  const UcxLibrary& library = attempt.worker->context().library();
+  if (attempt.endpoint->rejected()) {
+    return "UCX there rejected it: both ends need UCX of the same series, and this end has " + library.version() +
+           " (" + library.path() + "); or too many clients wait there";
+  }
+  return "no server answers; UCX: " + attempt.endpoint->failure().value_or("");
+}
+
+/// Waits for the server's next record. Nothing: the connection has failed, or it is time to give up.
+std::optional<std::vector<std::byte>> await_record(const Attempt& attempt, const std::string& where,
+                                                   const Deadline& deadline,
+                                                   std::optional<Deadline::Clock::time_point> give_up = {}) {
+  for (;;) {
+    attempt.worker->progress();
+    const bool failed = attempt.endpoint->failure().has_value();
+    if (const std::optional<Received> got = attempt.worker->take()) {
+      if (got->kind == MessageKind::kControl) return {{got->bytes.begin(), got->bytes.end()}};
+      throw HandshakeError(where + " answered with something else: it is not a Crossdock server");
+    }
+    if (failed || (give_up && Deadline::Clock::now() >= *give_up)) return std::nullopt;
+    if (attempt.worker->arm()) deadline.wait(attempt.worker->descriptor(), POLLIN);
+  }
+}
+
+/// Connects to one address, sends the opening, and waits for an answer.
+Attempt try_address(UcxContexts& contexts, const SocketAddress& address, const ReceiveLimits& limits, ByteSpan opening,
+                    const std::string& where, const Deadline& deadline,
+                    std::optional<Deadline::Clock::time_point> give_up) {
+  Attempt attempt;
+  try {
+    attempt.worker = std::make_shared<Worker>(contexts.for_remote(address), limits, where);
+    attempt.endpoint = Endpoint::connect(attempt.worker, address);
+    attempt.endpoint->send_control(opening);
+  } catch (const UnsupportedError& error) {  // IPv6 with an older UCX
+    attempt.why = error.what();
+    return attempt;
+  } catch (const ConnectionError& error) {
+    attempt.why = error.what();
+    return attempt;
+  }
+  attempt.answer = await_record(attempt, where, deadline, give_up);
+  if (attempt.answer) return attempt;
+  attempt.why = attempt.endpoint->failure() ? why_failed(attempt) : "no answer";
+  return attempt;
+}
+
+/// Connects to the first address of the name that answers.
+Attempt connect_first(UcxContexts& contexts, const HostPort& to, const ReceiveLimits& limits, ByteSpan opening,
+                      const std::string& where, const Deadline& deadline) {
+  const std::vector<SocketAddress> addresses = resolve(kScheme, to);
+  std::string tried;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    Attempt attempt =
+        try_address(contexts, addresses[i], limits, opening, where, deadline, deadline.share(addresses.size() - i));
+    if (attempt.answer) return attempt;
+    tried += (tried.empty() ? "" : "; ") + host_of(addresses[i]) + ": " + attempt.why;
+  }
+  throw ConnectionError("can't connect to " + where + " (" + tried + "); is the server up, and does it listen there?");
+}
+
+}  // namespace
+
+std::unique_ptr<Connection> connect_to(UcxContexts& contexts, const std::string& address, const UcxOptions& options,
+                                       int timeout_ms, const InterruptHook& interrupted, const ConnectOptions& wishes) {
+  const HostPort to = parse_address(kScheme, address);
+  if (to.port == 0) throw UriError("ucx:" + address + " has no port to connect to: use the port of the server's uri");
+  if (to.host == "*")
+    throw UriError("ucx:" + address + " stands for every address of a machine: give the address to connect to");
+  const std::string where = to_uri(kScheme, to.host.empty() ? "127.0.0.1" : to.host, to.port);
+  const ConnectOptions agreed{
+      .role = wishes.role, .ways = agreed_ways(wishes.ways, Way::kMessage, where), .wants_parts = wishes.wants_parts};
+  const Deadline deadline(where, timeout_ms, interrupted);
+  const net::Hello hello{.features = kOwnFeatures,
+                         .max_message = options.max_message,
+                         .max_body = options.max_body,
+                         .role = static_cast<std::uint32_t>(agreed.role),
+                         .has_token = !options.token.empty(),
+                         .nonce = net::make_nonce()};
+  net::ClientHandshake handshake(hello, options.token, kNames, where);
+  // Data may follow the WELCOME at once, so the limits are final from the start.
+  Attempt made =
+      connect_first(contexts, to, limits_for(options, options.max_message), handshake.opening(), where, deadline);
+  while (made.answer) {
+    const std::vector<std::byte> proof = handshake.advance(*std::move(made.answer));
+    if (handshake.complete()) break;
+    made.endpoint->send_control(proof);
+    made.answer = await_record(made, where, deadline);
+  }
+  if (!handshake.complete()) {
+    throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
+  }
+  return std::make_unique<UcxConnection>(std::move(made.worker), std::move(made.endpoint),
+                                         introduce(hello, handshake.welcome(), handshake.welcome(), agreed, where),
+                                         options, nullptr);
+}
+
+}  // namespace crossdock::transport::ucx

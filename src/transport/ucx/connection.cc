@@ -1,0 +1,320 @@
+#include "connection.h"
+
+#include <algorithm>
+#include <exception>
+#include <stdexcept>
+
+#include "transport/net/records.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+constexpr const char* kWhat = "this ucx connection";
+/// Limits of what is taken without an acknowledgement. It is acknowledged at the latest once nothing more has arrived.
+constexpr std::uint64_t kQuietMessages = 32;
+constexpr std::uint64_t kQuietBytes = 256 << 10;
+constexpr int kControlsPerTurn = 64;
+/// prepare_sleep() gives up after so many turns in which UCX was busy with itself.
+constexpr int kArmingTurns = 64;
+
+Agreement agreement_of(const Introduction& introduction) {
+  Agreement agreement = introduction.agreement;
+  agreement.error_messages = introduction.both(net::kFeatureErrorMessages);
+  agreement.counted_leases = introduction.both(net::kFeatureCountedLeases);
+  agreement.cancel = introduction.both(net::kFeatureCancel);
+  agreement.same_user = false;
+  agreement.carrier = "ucx";
+  return agreement;
+}
+
+}  // namespace
+
+UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint,
+                             const Introduction& introduction, const UcxOptions& options,
+                             std::shared_ptr<ClosingEnds> closing)
+    : agreement_(agreement_of(introduction)),
+      send_limit_(std::min(options.max_message, introduction.peer_max_message)),
+      body_limit_(introduction.peer_max_body),
+      where_(agreement_.peer),
+      closing_(std::move(closing)),
+      worker_(std::move(worker)),
+      endpoint_(std::move(endpoint)),
+      quantum_(kQuietMessages) {
+  endpoint_->limit_copies(options.queue_bytes);
+}
+
+UcxConnection::~UcxConnection() {
+  if (fork_.in_child()) return;  // the parent continues: UCX's objects are its own
+  try {
+    const auto until = closing_ ? ClosingEnd::Until::kTaken : ClosingEnd::Until::kSent;
+    auto end =
+        std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, sent_.load(), peer_taken_.load());
+    if (end->over() || (closing_ && closing_->add(end))) return;
+    end->wait();
+  } catch (const std::exception&) {
+    // Without memory, the end is closed by force.
+  }
+}
+
+// --- the sending half ---
+
+/// Counts a message of `size` bytes, and sends it.
+template <typename Send>
+bool UcxConnection::send_counted(std::uint64_t size, Send send) {
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  // Counted first: the other thread must not see it acknowledged before it is counted.
+  sent_.fetch_add(1, std::memory_order_relaxed);
+  try {
+    if (send()) {
+      pushed_.fetch_add(size, std::memory_order_relaxed);
+      return true;
+    }
+  } catch (const ConnectionError&) {
+    sent_.fetch_sub(1, std::memory_order_relaxed);
+    throw_gone();
+  } catch (...) {
+    sent_.fetch_sub(1, std::memory_order_relaxed);
+    throw;
+  }
+  sent_.fetch_sub(1, std::memory_order_relaxed);
+  refused_.store(size + 1, std::memory_order_release);
+  return false;
+}
+
+template <typename Send>
+bool UcxConnection::send_message(ByteSpan head, ByteSpan tail, Send send) {
+  fork_.check(kWhat);
+  if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
+    throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
+                               " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
+                               where_ +
+                               "; raise UcxOptions::max_message at both ends, or max_request where the peer listens");
+  }
+  return send_counted(head.size() + tail.size(), send);
+}
+
+bool UcxConnection::send(ByteSpan head, ByteSpan tail) {
+  return send_message(head, tail, [&] { return endpoint_->send_untagged(head, tail); });
+}
+
+bool UcxConnection::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  return send_message(head, tail, [&] { return endpoint_->send_tagged(tag, head, tail); });
+}
+
+bool UcxConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  fork_.check(kWhat);
+  std::uint64_t size = 0;
+  for (const ByteSpan part : parts) size += part.size();
+  if (size > body_limit_) {
+    throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
+                               std::to_string(body_limit_) + " bytes of " + where_ +
+                               "; raise UcxOptions::max_body there");
+  }
+  return send_counted(size, [&] { return endpoint_->send_body(tag, parts, std::move(keep)); });
+}
+
+void UcxConnection::throw_gone() {
+  gone_.store(true, std::memory_order_relaxed);
+  throw ConnectionError(where_ + (goodbye_.load(std::memory_order_relaxed)
+                                      ? " has closed the connection"
+                                      : " is gone: it has exited or was killed, or the network lost it"));
+}
+
+bool UcxConnection::flush() {
+  fork_.check(kWhat);
+  if (gone_.load(std::memory_order_relaxed) || endpoint_->failure()) throw_gone();
+  if (worker_->operations() == 0) return true;
+  worker_->push();
+  return worker_->operations() == 0;
+}
+
+std::size_t UcxConnection::in_flight() {
+  flush();
+  return static_cast<std::size_t>(sent_.load(std::memory_order_relaxed) - peer_taken_.load(std::memory_order_acquire));
+}
+
+bool UcxConnection::below_window(std::size_t window) {
+  if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
+  const std::size_t flying = in_flight();
+  const bool below = flying < window;
+  // in_flight() < window is true once the peer has taken more than sent - window.
+  window_goal_.store(below ? 0 : sent_.load(std::memory_order_relaxed) - window + 1, std::memory_order_release);
+  if (told_window_ == window) return below;
+  try {
+    if (endpoint_->send_control(encode(Control{ControlKind::kWindow, window}))) told_window_ = window;
+  } catch (const ConnectionError&) {
+    throw_gone();
+  }
+  return below;
+}
+
+std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t, const std::shared_ptr<const device::Region>&) {
+  throw std::logic_error("ucx: a connection to " + where_ + " shares no memory; send bodies by value");
+}
+
+bool UcxConnection::retire(std::uint16_t) {
+  throw std::logic_error("ucx: a connection to " + where_ + " shares no memory, so there is no region to retire");
+}
+
+// --- the receiving half ---
+
+std::optional<Incoming> UcxConnection::receive() {
+  fork_.check(kWhat);
+  if (failure_) throw_error(failure_->first, failure_->second);
+  try {
+    return take();
+  } catch (const Error& error) {
+    failure_.emplace(error.code(), error.what());  // an error is permanent
+    throw;
+  }
+}
+
+std::optional<Incoming> UcxConnection::take() {
+  if (std::exchange(room_told_, false)) {
+    refused_.store(0, std::memory_order_relaxed);
+    if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
+  }
+  bool progressed = false;
+  for (int controls = 0; controls < kControlsPerTurn;) {
+    // Before take(): the messages that came before the failure are all there by then.
+    const bool failed = endpoint_->failure().has_value();
+    std::optional<Received> got = worker_->take();
+    if (got && got->kind == MessageKind::kControl) {
+      on_control(got->bytes);
+      ++controls;
+      continue;
+    }
+    if (got) {
+      ++received_;
+      unacknowledged_bytes_ += got->bytes.size();
+      if (received_ - acknowledged_ >= quantum_ || unacknowledged_bytes_ >= kQuietBytes) acknowledge();
+      const bool tagged = got->kind == MessageKind::kTagged;
+      Incoming message{.tagged = tagged, .tag = got->tag, .bytes = got->bytes, .owner = {}};
+      // UCX doesn't tell a body from another tagged message, and both are in memory of their own.
+      (tagged ? message.owner : kept_) = std::move(got->owner);
+      return message;
+    }
+    if (failed || has_ended()) throw_end();
+    if (progressed) break;
+    worker_->progress();
+    progressed = true;
+  }
+  acknowledge();
+  return std::nullopt;
+}
+
+void UcxConnection::on_control(ByteSpan message) {
+  Control control;
+  if (!decode(message, &control)) {
+    throw ProtocolError(where_ + " sent a control message of " + std::to_string(message.size()) +
+                        " bytes that this end doesn't know");
+  }
+  switch (control.kind) {
+    case ControlKind::kTaken: return taken(control.number);
+    case ControlKind::kWindow:
+      if (control.number == 0) throw ProtocolError(where_ + " announced a window of 0 messages");
+      quantum_ = std::clamp<std::uint64_t>(control.number / 4, 1, kQuietMessages);
+      if (received_ - acknowledged_ >= quantum_) acknowledge();
+      return;
+    case ControlKind::kGoodbye:
+      last_ = control.number;
+      goodbye_.store(true, std::memory_order_relaxed);
+      gone_.store(true, std::memory_order_relaxed);
+      return;
+  }
+}
+
+void UcxConnection::taken(std::uint64_t messages) {
+  const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
+  const std::uint64_t sent = sent_.load(std::memory_order_relaxed);
+  if (messages < before || messages > sent) {
+    throw ProtocolError(where_ + " acknowledged " + std::to_string(messages) + " messages (before: " +
+                        std::to_string(before) + "), but only " + std::to_string(sent) + " were sent to it");
+  }
+  peer_taken_.store(messages, std::memory_order_release);
+}
+
+void UcxConnection::acknowledge() {
+  if (received_ == acknowledged_) return;
+  try {
+    if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, received_}))) return;
+  } catch (const ConnectionError&) {
+    return;  // receive() says so after the last message
+  }
+  acknowledged_ = received_;
+  unacknowledged_bytes_ = 0;
+}
+
+/// Whether the peer has said goodbye, and all of its messages were taken.
+bool UcxConnection::has_ended() const noexcept {
+  return goodbye_.load(std::memory_order_relaxed) && received_ >= last_;
+}
+
+void UcxConnection::throw_end() {
+  acknowledge();  // the peer waits for it
+  gone_.store(true, std::memory_order_relaxed);
+  std::string what = where_;
+  if (has_ended()) {
+    what += " has closed the connection";
+  } else {
+    what += " is gone: it has exited or was killed, or the network lost it";
+    if (const auto why = endpoint_->failure()) what += " (UCX: " + *why + ")";
+    if (worker_->in_message()) what += ", in the middle of a message";
+  }
+  throw ConnectionError(what);
+}
+
+std::shared_ptr<const PeerRegion> UcxConnection::peer_region(std::uint64_t address, int, const InterruptHook&) {
+  throw ProtocolError(where_ + " sent the address " + std::to_string(address) +
+                      ", but this connection shares no memory");
+}
+
+std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
+  throw std::logic_error("ucx: a connection to " + where_ + " reads no memory of its peer");
+}
+
+// --- waiting ---
+
+bool UcxConnection::window_opened() const noexcept {
+  const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
+  return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
+}
+
+bool UcxConnection::room_came() const {
+  const std::uint64_t refused = refused_.load(std::memory_order_acquire);
+  return refused != 0 && endpoint_->room_for(refused - 1);
+}
+
+bool UcxConnection::news() const {
+  if (room_came() || window_opened()) {
+    room_told_ = true;
+    return true;
+  }
+  return failure_.has_value() || worker_->ready() || gone_.load(std::memory_order_relaxed) ||
+         endpoint_->failure().has_value();
+}
+
+bool UcxConnection::readable() const {
+  fork_.check(kWhat);
+  if (news()) return true;
+  worker_->progress();
+  return news();
+}
+
+bool UcxConnection::prepare_sleep() {
+  fork_.check(kWhat);
+  if (!failure_) acknowledge();
+  for (int turn = 0; turn < kArmingTurns; ++turn) {
+    if (news()) return false;
+    if (worker_->arm()) return true;
+    worker_->progress();
+  }
+  return false;
+}
+
+void UcxConnection::wake() {
+  fork_.check(kWhat);
+  worker_->disarm();
+}
+
+}  // namespace crossdock::transport::ucx

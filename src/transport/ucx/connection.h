@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "closing.h"
+#include "control.h"
+#include "core/fork.h"
+#include "crossdock/core/error.h"
+#include "endpoint.h"
+#include "transport/internal/handshake.h"
+#include "transport/transport.h"
+
+namespace crossdock::transport::ucx {
+
+/// Either end after the handshake.
+///
+/// The receiving half alone learns which messages the peer has taken. Both halves make progress, the sending half with
+/// flush() and in_flight().
+class UcxConnection final : public Connection {
+ public:
+  /// A server's end goes to `closing` when it is destroyed; a client's has none, and its destructor waits until the
+  /// network has its messages.
+  UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, const Introduction& introduction,
+                const UcxOptions& options, std::shared_ptr<ClosingEnds> closing);
+  ~UcxConnection() override;
+  UcxConnection(const UcxConnection&) = delete;
+  UcxConnection& operator=(const UcxConnection&) = delete;
+
+  const Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan head, ByteSpan tail) override;
+  bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override;
+  std::uint64_t max_message() const noexcept override { return send_limit_; }
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
+  std::uint64_t max_body() const noexcept override { return body_limit_; }
+  std::size_t in_flight() override;
+  bool below_window(std::size_t window) override;
+  Ways ways_of(const device::Region&) const override { return Way::kMessage; }
+  std::optional<std::uint64_t> announce(std::uint16_t number,
+                                        const std::shared_ptr<const device::Region>& region) override;
+  bool retire(std::uint16_t number) override;
+  bool flush() override;
+  std::uint64_t pushed() const noexcept override { return pushed_.load(std::memory_order_relaxed); }
+
+  std::optional<Incoming> receive() override;
+  void receive_into(std::shared_ptr<BodyMemory> memory) override { worker_->receive_into(std::move(memory)); }
+  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
+                                                const InterruptHook& interrupted) override;
+  bool knows_region(std::uint64_t) override { return true; }
+  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
+
+  bool readable() const override;
+  bool prepare_sleep() override;
+  void wake() override;
+  int descriptor() const noexcept override { return worker_->descriptor(); }
+
+ private:
+  template <typename Send>
+  bool send_counted(std::uint64_t size, Send send);
+  template <typename Send>
+  bool send_message(ByteSpan head, ByteSpan tail, Send send);
+  [[noreturn]] void throw_gone();
+
+  std::optional<Incoming> take();
+  void on_control(ByteSpan message);
+  void taken(std::uint64_t messages);
+  void acknowledge();
+  bool has_ended() const noexcept;
+  [[noreturn]] void throw_end();
+  bool window_opened() const noexcept;
+  bool room_came() const;
+  bool news() const;
+
+  const ForkGuard fork_;
+  const Agreement agreement_;
+  const std::uint64_t send_limit_;
+  const std::uint64_t body_limit_;
+  const std::string where_;
+  const std::shared_ptr<ClosingEnds> closing_;
+  std::shared_ptr<Worker> worker_;
+  std::unique_ptr<Endpoint> endpoint_;
+
+  std::atomic<std::uint64_t> sent_{0};  // messages, in total
+  std::atomic<std::uint64_t> pushed_{0};
+  std::atomic<std::uint64_t> peer_taken_{0};
+  std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
+  std::atomic<std::uint64_t> refused_{0};      // the size of the message that found no room, plus 1; 0: none
+  std::atomic<bool> goodbye_{false};
+  std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
+  std::uint64_t told_window_ = 0;  // of the sending half
+
+  // Of the receiving half:
+  std::uint64_t received_ = 0;  // messages, in total
+  std::uint64_t acknowledged_ = 0;
+  std::uint64_t unacknowledged_bytes_ = 0;
+  std::uint64_t quantum_;             // maximum of messages that are taken without telling the peer
+  std::uint64_t last_ = 0;            // messages that come before the peer's goodbye
+  std::shared_ptr<const void> kept_;  // the memory of the last message
+  mutable bool room_told_ = false;    // readable() has returned true because of room
+  std::optional<std::pair<ErrorCode, std::string>> failure_;
+};
+
+}  // namespace crossdock::transport::ucx

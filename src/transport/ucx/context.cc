@@ -1,0 +1,104 @@
+#include "context.h"
+
+#include <utility>
+
+#include "core/blocked_signals.h"
+#include "crossdock/core/error.h"
+#include "net_devices.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+/// UCX's settings, as read from its environment variables. Those set here take precedence.
+class Config {
+ public:
+  explicit Config(const UcxLibrary& library) : library_(library) {
+    library.check(library.api().config_read(nullptr, nullptr, &config_), "reading UCX's settings");
+  }
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
+  ~Config() { library_.api().config_release(config_); }
+
+  void set(const char* name, const std::string& value) {
+    library_.check(library_.api().config_modify(config_, name, value.c_str()),
+                   "setting UCX's option " + std::string(name) + " to " + value);
+  }
+  const ucp_config_t* get() const noexcept { return config_; }
+
+ private:
+  const UcxLibrary& library_;
+  ucp_config_t* config_ = nullptr;
+};
+
+void configure(Config& config, const UcxLibrary& library, const UcxOptions& options, sa_family_t family,
+               const std::string& net_devices) {
+  config.set("TLS", options.transports);
+  if (!net_devices.empty()) config.set("NET_DEVICES", net_devices);
+  config.set("CM_REUSEADDR", "y");  // else a server can't listen at its port again for a minute
+  if (options.keepalive_s > 0) config.set("KEEPALIVE_INTERVAL", std::to_string(options.keepalive_s) + "s");
+  // Without it, a server writes beyond its memory when it accepts a client.
+  if (family == AF_INET6) config.set("TCP_AF_PRIO", "inet6");
+  // 1.13 accepts any name here, and complains about it when a worker is made.
+  if (options.user_timeout_ms > 0 && library.is_at_least(1, 22)) {
+    config.set("TCP_USER_TIMEOUT", std::to_string(options.user_timeout_ms) + "ms");
+  }
+}
+
+}  // namespace
+
+UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options, sa_family_t family,
+                       const std::string& net_devices)
+    : library_(std::move(library)), remote_reads_(options.remote_reads) {
+  library_->check_fork();
+  if (family == AF_INET6 && !library_->is_at_least(1, 22)) {
+    throw UnsupportedError("ucx: IPv6 needs UCX 1.22 or later, and " + library_->path() + " is " + library_->version() +
+                           "; use the IPv4 address");
+  }
+  library_->start();
+  Config config(*library_);
+  configure(config, *library_, options, family, net_devices);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  if (remote_reads_) params.features |= UCP_FEATURE_RMA;
+  params.mt_workers_shared = 1;  // each connection's worker may be used by another thread
+  const BlockedSignals blocked;  // for the thread that UCX starts
+  library_->check(api().init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
+                  "opening UCX for the devices " + (net_devices.empty() ? "of this machine" : net_devices));
+  ucp_context_attr_t attributes{};
+  attributes.field_mask = UCP_ATTR_FIELD_THREAD_MODE;
+  const ucs_status_t status = api().context_query(context_, &attributes);
+  if (status == UCS_OK && attributes.thread_mode == UCS_THREAD_MODE_MULTI) return;
+  api().cleanup(context_);
+  library_->check(status, "asking UCX for its support of threads");
+  throw UnsupportedError("ucx: " + library_->path() +
+                         " was built for one thread only; use a UCX built with --enable-mt");
+}
+
+UcxContext::~UcxContext() {
+  if (!library_->in_child()) api().cleanup(context_);
+}
+
+UcxContexts::UcxContexts(UcxOptions options)
+    : options_(std::move(options)), library_(UcxLibrary::require(options_.libraries)) {}
+
+std::shared_ptr<const UcxContext> UcxContexts::for_local(const SocketAddress& address) {
+  library_->check_fork();
+  std::string devices = options_.net_devices;
+  if (devices.empty()) {
+    const std::string interface = interface_of(address);
+    if (!interface.empty()) devices = net_devices_of(interface);
+  }
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const UcxContext>& known = contexts_[{address.storage.ss_family, devices}];
+  std::shared_ptr<const UcxContext> context = known.lock();
+  if (context == nullptr)
+    known = context = std::make_shared<const UcxContext>(library_, options_, address.storage.ss_family, devices);
+  return context;
+}
+
+std::shared_ptr<const UcxContext> UcxContexts::for_remote(const SocketAddress& address) {
+  return options_.net_devices.empty() ? for_local(source_address(address)) : for_local(address);
+}
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,203 @@
+#include "endpoint.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "crossdock/core/error.h"
+#include "remote_memory.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+constexpr std::size_t kMaxOperations = 4096;  // under way at once
+
+ucp_request_param_t params_for(Operation& operation) {
+  ucp_request_param_t params{};
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  params.cb.send = Operations::on_end;
+  params.user_data = &operation;
+  params.datatype = ucp_dt_make_contig(1);
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  return params;
+}
+
+}  // namespace
+
+bool RemoteRead::done() const {
+  const ucs_status_t status = outcome_->load(std::memory_order_acquire);
+  if (status == UCS_INPROGRESS) return false;
+  worker_->context().library().check(status, "reading memory of " + worker_->where());
+  return true;
+}
+
+std::unique_ptr<Endpoint> Endpoint::connect(std::shared_ptr<Worker> worker, const SocketAddress& address) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR;
+  params.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER;
+  params.sockaddr = {.addr = address.get(), .addrlen = address.size};
+  const std::string doing = "connecting to " + worker->where();
+  return std::unique_ptr<Endpoint>(new Endpoint(std::move(worker), params, doing));
+}
+
+Endpoint::Endpoint(std::shared_ptr<Worker> worker, ucp_ep_params_t params, const std::string& doing)
+    : worker_(std::move(worker)), state_([this]() -> Worker::EndpointState& {
+        const Worker::Lock lock(*worker_);
+        return worker_->endpoints_.emplace_back(*worker_);
+      }()) {
+  params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.arg = &state_;
+  params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t status) {
+    auto& state = *static_cast<Worker::EndpointState*>(arg);
+    state.worker.record_failure(state, status);
+  };
+  const Worker::Lock lock(*worker_);
+  const UcxContext& context = worker_->context();
+  context.library().check(context.api().ep_create(worker_->handle_->get(), &params, &state_.endpoint), doing);
+}
+
+Endpoint::~Endpoint() {
+  const Api& api = worker_->context().api();
+  if (worker_->context().library().in_child()) return;
+  try {
+    const Worker::Lock lock(*worker_);
+    Operation& operation = worker_->operations_.begin();
+    ucp_request_param_t params = params_for(operation);
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    const ucs_status_ptr_t result = api.ep_close_nbx(state_.endpoint, &params);
+    if (!UCS_PTR_IS_PTR(result)) worker_->operations_.end(operation, UCS_PTR_RAW_STATUS(result));
+  } catch (const std::bad_alloc&) {  // The worker closes it when it is destroyed.
+  }
+}
+
+bool Endpoint::has_operation() const { return worker_->operations_.count() < kMaxOperations; }
+
+bool Endpoint::has_room(std::size_t bytes) const {
+  const Operations& operations = worker_->operations_;
+  return has_operation() && (operations.copied_bytes() == 0 || operations.copied_bytes() + bytes <= max_copied_);
+}
+
+void Endpoint::check_usable() const {
+  const std::string& where = worker_->where();
+  if (flush_ != nullptr) throw ClosedError("the connection to " + where + " was closed by this end");
+  if (!state_.failure) return;
+  throw ConnectionError("the connection to " + where +
+                        " has ended: " + worker_->context().library().text(*state_.failure));
+}
+
+/// Calls `start` with the parameters of an operation, and handles the three ways in which it may go on. The caller
+/// holds the worker's lock.
+template <typename Start>
+void Endpoint::start(Operation& operation, Start start) {
+  Worker& worker = *worker_;
+  const ucp_request_param_t params = params_for(operation);
+  const ucs_status_ptr_t result = start(params);
+  if (UCS_PTR_IS_PTR(result)) {
+    // A thread that sleeps doesn't see everything that the rest of the operation needs (UCX's shared memory).
+    if (worker.armed_) worker.handle_->signal();
+    return;
+  }
+  const ucs_status_t status = UCS_PTR_RAW_STATUS(result);
+  worker.operations_.end(operation, status);
+  if (status == UCS_OK) return;
+  worker.record_failure(state_, status);
+  check_usable();
+}
+
+bool Endpoint::send_active(MessageKind kind, ByteSpan head, ByteSpan tail) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  if (!(kind == MessageKind::kControl ? has_operation() : has_room(head.size() + tail.size()))) return false;
+  Operation& operation = worker_->operations_.begin_copy(head, tail);
+  start(operation, [&](const ucp_request_param_t& params) {
+    return worker_->context().api().am_send_nbx(state_.endpoint, static_cast<unsigned>(kind), nullptr, 0,
+                                                operation.copy.data(), operation.copy.size(), &params);
+  });
+  return true;
+}
+
+bool Endpoint::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  if (!has_room(head.size() + tail.size())) return false;
+  Operation& operation = worker_->operations_.begin_copy(head, tail);
+  start(operation, [&](const ucp_request_param_t& params) {
+    return worker_->context().api().tag_send_nbx(state_.endpoint, operation.copy.data(), operation.copy.size(), tag,
+                                                 &params);
+  });
+  return true;
+}
+
+bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  if (!has_room(0)) return false;
+  Operation& operation = worker_->operations_.begin_gather(parts, std::move(keep));
+  start(operation, [&](ucp_request_param_t params) {
+    const void* buffer = operation.parts.data();
+    std::size_t count = operation.parts.size();
+    if (count > 1) {
+      params.datatype = ucp_dt_make_iov();
+    } else {
+      buffer = count == 1 ? operation.parts[0].buffer : nullptr;
+      count = count == 1 ? operation.parts[0].length : 0;
+    }
+    return worker_->context().api().tag_send_nbx(state_.endpoint, buffer, count, tag, &params);
+  });
+  return true;
+}
+
+std::optional<RemoteRead> Endpoint::read(const RemoteKey& key, std::uint64_t address, void* to, std::size_t size,
+                                         std::shared_ptr<const void> keep) {
+  if (!worker_->context().remote_reads()) throw std::logic_error("this ucx context doesn't allow remote reads");
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  if (!has_room(0)) return std::nullopt;
+  auto outcome = std::make_shared<Outcome>(UCS_INPROGRESS);
+  Operation& operation = worker_->operations_.begin_gather({}, std::move(keep));
+  operation.outcome = outcome;
+  start(operation, [&](const ucp_request_param_t& params) {
+    return worker_->context().api().get_nbx(state_.endpoint, to, size, address, key.get(), &params);
+  });
+  return RemoteRead(worker_, std::move(outcome));
+}
+
+std::optional<std::string> Endpoint::failure() const {
+  const Worker::Lock lock(*worker_);
+  if (!state_.failure) return std::nullopt;
+  return worker_->context().library().text(*state_.failure);
+}
+
+bool Endpoint::room_for(std::size_t bytes) const {
+  const Worker::Lock lock(*worker_);
+  return has_room(bytes);
+}
+
+bool Endpoint::rejected() const {
+  const Worker::Lock lock(*worker_);
+  return state_.failure == UCS_ERR_REJECTED;
+}
+
+void Endpoint::finish() {
+  const Worker::Lock lock(*worker_);
+  if (flush_ != nullptr) return;
+  check_usable();
+  auto outcome = std::make_shared<Outcome>(UCS_INPROGRESS);
+  Operation& operation = worker_->operations_.begin();
+  operation.outcome = outcome;
+  flush_ = std::move(outcome);
+  // UCX's close with a flush can't be cut short: destroying the worker before its end aborts the process (1.13).
+  start(operation, [&](ucp_request_param_t params) {
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    return worker_->context().api().ep_flush_nbx(state_.endpoint, &params);
+  });
+}
+
+bool Endpoint::flushed() const {
+  const Worker::Lock lock(*worker_);
+  return flush_ != nullptr && flush_->load(std::memory_order_acquire) != UCS_INPROGRESS;
+}
+
+}  // namespace crossdock::transport::ucx

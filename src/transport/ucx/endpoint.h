@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/bytes.h"
+#include "transport/internal/socket_address.h"
+#include "worker.h"
+
+namespace crossdock::transport::ucx {
+
+class RemoteKey;
+
+/// A read of the peer's memory that is under way. Dropping it forgets the read, which may still write to its memory.
+class RemoteRead {
+ public:
+  /// Returns true once all bytes are there. Worker::progress() moves it on. Throws ConnectionError if the read failed.
+  /// Thread-safe.
+  bool done() const;
+
+ private:
+  friend class Endpoint;
+  RemoteRead(std::shared_ptr<const Worker> worker, std::shared_ptr<const Outcome> outcome)
+      : worker_(std::move(worker)), outcome_(std::move(outcome)) {}
+  std::shared_ptr<const Worker> worker_;
+  std::shared_ptr<const Outcome> outcome_;
+};
+
+/// One end of a connection: the sending half. The worker's progress() moves on what is under way, and so learns of the
+/// peer's death. Thread-safe. The destructor closes by force; in a forked child it does nothing, and all other calls
+/// throw ForkError.
+///
+/// No call blocks. A send returns false if there is no room, and then nothing was accepted: try again after progress.
+/// A send throws ConnectionError once the connection has failed, ClosedError after finish().
+class Endpoint {
+ public:
+  /// Connects to a listener, in the background: sends are accepted at once, and failure() tells if nobody answers.
+  /// Throws ConnectionError, and what UCX's calls throw.
+  static std::unique_ptr<Endpoint> connect(std::shared_ptr<Worker> worker, const SocketAddress& address);
+
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  ~Endpoint();
+
+  /// Sends a message of Arrow's protocol without a tag: `head` followed by `tail`, copied.
+  bool send_untagged(ByteSpan head, ByteSpan tail) { return send_active(MessageKind::kUntagged, head, tail); }
+  /// Sends a message for the peer's Crossdock alone.
+  /// The limit of copies doesn't apply.
+  bool send_control(ByteSpan head, ByteSpan tail = {}) { return send_active(MessageKind::kControl, head, tail); }
+  /// Sends a message with a tag, copied.
+  bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  /// Sends a message with a tag: `parts` one after the other. The bytes are read in place, also after the call. `keep`
+  /// keeps them alive until the message has been sent or given up, and is dropped on a thread that uses or destroys the
+  /// worker, without a lock. The spans themselves are copied.
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
+  /// Sets how many bytes of messages may be copied and kept while the network is full. A single message may be larger.
+  void limit_copies(std::size_t bytes) noexcept { max_copied_ = bytes; }
+  /// Whether there is room for a message of `bytes` that is copied.
+  bool room_for(std::size_t bytes) const;
+
+  /// Begins to read `size` bytes at `address` of the peer's memory. `keep` holds the memory at `to`, as in send_body().
+  /// Null: no room. Throws as the sends do; std::logic_error unless the context allows remote reads.
+  std::optional<RemoteRead> read(const RemoteKey& key, std::uint64_t address, void* to, std::size_t size,
+                                 std::shared_ptr<const void> keep);
+
+  /// Returns the reason why the connection has ended; nothing if it hasn't.
+  std::optional<std::string> failure() const;
+  /// Whether that is a rejection by UCX at the other end, before any message.
+  bool rejected() const;
+
+  /// Ends sending: flushed() turns true after the worker's progress, once the peer's UCX has received every message, or
+  /// is gone. A peer that makes no progress doesn't answer. Destroy the endpoint then: before, messages are lost.
+  void finish();
+  bool flushed() const;
+
+ private:
+  friend class RemoteKey;
+  friend class UcxListener;
+
+  /// Creates the endpoint that `params` describe.
+  Endpoint(std::shared_ptr<Worker> worker, ucp_ep_params_t params, const std::string& doing);
+
+  bool has_operation() const;
+  bool has_room(std::size_t bytes) const;
+  void check_usable() const;
+  bool send_active(MessageKind kind, ByteSpan head, ByteSpan tail);
+  template <typename Start>
+  void start(Operation& operation, Start start);
+
+  const std::shared_ptr<Worker> worker_;
+  Worker::EndpointState& state_;
+  std::size_t max_copied_ = 256 << 10;
+  std::shared_ptr<const Outcome> flush_;  // of finish()
+};
+
+}  // namespace crossdock::transport::ucx

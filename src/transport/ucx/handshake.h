@@ -1,0 +1,27 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "context.h"
+#include "inbox.h"
+#include "transport/net/handshake.h"
+
+/// Parts of the handshake that both ends share.
+namespace crossdock::transport::ucx {
+
+inline constexpr std::string_view kScheme = "ucx";
+inline constexpr net::HandshakeNames kNames = {
+    .options = "UcxOptions", .client_role = "crossdock ucx 1 client", .server_role = "crossdock ucx 1 server"};
+/// The features that this end offers in a handshake. There are no checksums: UCX's messages have none of ours.
+inline constexpr std::uint64_t kOwnFeatures =
+    net::kFeatureErrorMessages | net::kFeatureCountedLeases | net::kFeatureCancel;
+
+/// Throws InvalidArgumentError for options that can't work.
+void check_options(const UcxOptions& options);
+/// What is accepted from a peer after the handshake. `max_message` is the limit that it was told.
+ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message);
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/bytes.h"
+#include "crossdock/core/error.h"
+#include "transport/body_memory.h"
+#include "worker_handle.h"
+
+namespace crossdock::transport::ucx {
+
+/// The kind of a message. The first two are active messages, and their numbers those of the messages' ids.
+enum class MessageKind : std::uint8_t {
+  kUntagged = 0,  ///< Of Arrow's protocol.
+  kControl = 1,   ///< Between two Crossdock ends.
+  kTagged = 2,    ///< Of Arrow's protocol.
+};
+
+/// What is accepted from the peer. Sizes are checked before memory is allocated; but a message below UCX's threshold
+/// for rendezvous (70,000 bytes in 1.13, 1 MiB in 1.22) lies in UCX's memory already.
+struct ReceiveLimits {
+  std::uint64_t max_untagged = 0;
+  std::uint64_t max_control = 0;
+  std::uint64_t max_tagged = 0;
+  /// Messages, and bytes of them, that may wait to be taken. While more wait, nothing more is read from the network. A
+  /// single message may be larger.
+  std::size_t queue_messages = 1024;
+  std::uint64_t queue_bytes = 64ull << 20;
+};
+
+/// A message that was received whole. `bytes` are valid as long as the owner is held, on any thread. Those of a tagged
+/// message are in memory of the worker's BodyMemory, others are 16-aligned.
+struct Received {
+  MessageKind kind = MessageKind::kUntagged;
+  std::uint64_t tag = 0;
+  ByteSpan bytes;
+  std::shared_ptr<const void> owner;
+};
+
+/// The messages of one worker, in the order in which they arrived. Untagged and control messages come out in the order
+/// in which they were sent, and so do tagged ones; between the two, the order is that of sending if UCX uses one lane.
+///
+/// Use it under the worker's lock. UCX's call-backs use it while the worker makes progress, so it must live until the
+/// worker is destroyed.
+class Inbox {
+ public:
+  /// `where` names the peer in errors. Both references must outlive this.
+  Inbox(WorkerHandle& worker, const ReceiveLimits& limits, const std::string& where);
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  /// Collects tagged messages that have arrived, and begins to receive messages for which there is room.
+  void collect() noexcept;
+  /// Returns the next message if it has arrived whole. Throws ProtocolError after the last message before one over a
+  /// limit; ConnectionError if the next message was cut off; ResourceError if there was no memory for it. After an
+  /// error, throws it again.
+  std::optional<Received> take();
+  /// Whether take() has a message or an error.
+  bool ready() const noexcept;
+  /// Whether the limits of the queue are reached, and take() has a message or an error.
+  bool full() const noexcept;
+  /// Whether a message has arrived in part.
+  bool in_message() const noexcept { return !entries_.empty() && !ready(); }
+
+  /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of its own.
+  void receive_into(std::shared_ptr<BodyMemory> memory) noexcept {
+    if (memory == nullptr) memory = pool_;
+    body_memory_ = std::move(memory);
+  }
+  /// Sets the limits for messages from now on.
+  void limit(const ReceiveLimits& limits) noexcept { limits_ = limits; }
+  /// Returns messages that weren't begun to UCX, and accepts no more. Call it before the worker is destroyed.
+  void close() noexcept;
+
+ private:
+  /// A message. Its address doesn't change: UCX's call-back has it.
+  struct Entry {
+    enum class State : std::uint8_t {
+      kWaiting,    ///< UCX has it. `held` names it.
+      kReceiving,  ///< UCX writes it to `memory`.
+      kComplete,
+      kFailed,  ///< It was cut off.
+    };
+    MessageKind kind;
+    State state;
+    std::uint64_t tag = 0;
+    std::uint64_t size = 0;
+    void* held = nullptr;
+    std::shared_ptr<std::byte> memory{};
+    ucs_status_t status = UCS_OK;
+    const Api* api = nullptr;
+  };
+
+  static ucs_status_t on_message(void* self, const void* header, std::size_t header_size, void* data, std::size_t size,
+                                 const ucp_am_recv_param_t* param, MessageKind kind) noexcept;
+  static void end(Entry& entry, void* request, ucs_status_t status) noexcept;
+  void handle(MessageKind kind, ucp_am_recv_callback_t callback);
+  ucs_status_t add(MessageKind kind, void* data, std::size_t size, bool rendezvous);
+  void probe();
+  bool accepts(MessageKind kind, std::uint64_t size);
+  void begin_waiting();
+  void begin(Entry& entry);
+  void release(Entry& entry) noexcept;
+  void cut(const Error& error);
+  void fail(ErrorCode code, const std::string& text);
+  void fail_for_memory() noexcept;
+  std::uint64_t limit_of(MessageKind kind) const noexcept;
+
+  WorkerHandle& worker_;
+  ReceiveLimits limits_;
+  const std::string& where_;
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
+  std::shared_ptr<BodyMemory> body_memory_ = pool_;
+  std::deque<Entry> entries_;
+  std::size_t begun_ = 0;                                     // the first entries, up to the first that waits
+  std::uint64_t begun_bytes_ = 0;                             // their sizes: memory of ours
+  std::uint64_t held_bytes_ = 0;                              // the most that UCX may hold of the others
+  bool closed_ = false;                                       // nothing more is accepted
+  std::optional<std::pair<ErrorCode, std::string>> failure_;  // after all entries
+};
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "api.h"
+#include "core/bytes.h"
+
+namespace crossdock::transport::ucx {
+
+class Operations;
+
+/// The outcome of an operation, for its owner on any thread: UCS_INPROGRESS until it is over.
+using Outcome = std::atomic<ucs_status_t>;
+
+/// A send, a read or a close that is under way, with all memory that UCX uses for it.
+struct Operation {
+  std::vector<std::byte> copy;
+  std::vector<ucp_dt_iov_t> parts;   ///< None is empty.
+  std::shared_ptr<const void> keep;  ///< What else must live until the end.
+  std::shared_ptr<Outcome> outcome;  ///< Set at the end, if anybody asks for it.
+  Operations* owner = nullptr;
+  std::list<Operation>::iterator self;
+};
+
+/// The operations of one worker that are under way. They stay here until UCX has ended them, or the worker is
+/// destroyed. Use it under the worker's lock; `user_data` of UCX's call-backs is the Operation.
+class Operations {
+ public:
+  explicit Operations(const Api& api) noexcept : api_(api) {}
+  Operations(const Operations&) = delete;
+  Operations& operator=(const Operations&) = delete;
+
+  /// Returns a new operation, which counts as under way until end().
+  Operation& begin();
+  /// The same, with a copy of a message.
+  Operation& begin_copy(ByteSpan head, ByteSpan tail);
+  /// The same, with the addresses of the parts that aren't empty.
+  Operation& begin_gather(std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
+  void end(Operation& operation, ucs_status_t status) noexcept;
+  /// Returns operations that have ended and still hold their `keep`, so that these are dropped without the lock.
+  [[nodiscard]] std::list<Operation> take_ended() noexcept;
+
+  std::size_t count() const noexcept { return active_.size(); }
+  std::size_t copied_bytes() const noexcept { return copied_; }
+
+  /// UCX's call-back.
+  static void on_end(void* request, ucs_status_t status, void* user_data) noexcept;
+
+ private:
+  const Api& api_;
+  std::list<Operation> active_;
+  std::list<Operation> idle_;  // to be used again
+  std::list<Operation> ended_;
+  std::size_t copied_ = 0;
+};
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,41 @@
+// Stands in for the other sources of this folder where UCX's headers were missing when Crossdock was built.
+#include "crossdock/core/error.h"
+#include "transport/ucx.h"
+
+namespace crossdock::transport {
+namespace {
+
+constexpr const char* kWhy = "this Crossdock was built without UCX's headers (libucx-dev)";
+
+[[noreturn]] void fail() { throw UnsupportedError(std::string("ucx: ") + kWhy + "; build it with them, or use tcp:"); }
+
+class NoUcx final : public Transport {
+ public:
+  std::string_view scheme() const noexcept override { return "ucx"; }
+  Ways ways() const noexcept override { return Way::kMessage; }
+  bool shares_with_others() const noexcept override { return false; }
+  std::unique_ptr<Listener> listen(const std::string&, std::uint64_t, std::uint64_t, LogCallback) const override {
+    fail();
+  }
+  std::unique_ptr<Connection> connect(const std::string&, const ConnectOptions&, int,
+                                      const InterruptHook&) const override {
+    fail();
+  }
+};
+
+}  // namespace
+
+UcxReport find_ucx(const UcxOptions&) { return {.tried = {kWhy}}; }
+
+std::unique_ptr<Listener> ucx_listen(const std::string&, std::uint64_t, std::uint64_t, const UcxOptions&, LogCallback) {
+  fail();
+}
+
+std::unique_ptr<Connection> ucx_connect(const std::string&, const UcxOptions&, int, const InterruptHook&,
+                                        const ConnectOptions&) {
+  fail();
+}
+
+std::shared_ptr<const Transport> make_ucx_transport(const UcxOptions&) { return std::make_shared<const NoUcx>(); }
+
+}  // namespace crossdock::transport

@@ -1,0 +1,33 @@
+#include "worker_handle.h"
+
+#include <utility>
+
+#include "core/blocked_signals.h"
+
+namespace crossdock::transport::ucx {
+
+WorkerHandle::WorkerHandle(std::shared_ptr<const UcxContext> context) : context_(std::move(context)) {
+  library().check_fork();
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  const BlockedSignals blocked;  // for threads that UCX may start
+  library().check(api().worker_create(context_->get(), &params, &worker_), "making a worker");
+  const ucs_status_t status = api().worker_get_efd(worker_, &descriptor_);
+  if (status == UCS_OK) return;
+  api().worker_destroy(worker_);
+  library().fail(status, "making a descriptor to wait on");
+}
+
+WorkerHandle::~WorkerHandle() {
+  if (!library().in_child()) api().worker_destroy(worker_);
+}
+
+bool WorkerHandle::arm() {
+  const ucs_status_t status = api().worker_arm(worker_);
+  if (status == UCS_ERR_BUSY) return false;
+  library().check(status, "preparing to wait");
+  return true;
+}
+
+}  // namespace crossdock::transport::ucx

@@ -1,0 +1,229 @@
+// The handshake of the ucx transport: what it agrees on, and how it fails.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "core/unique_fd.h"
+#include "crossdock/core/error.h"
+#include "support.h"
+#include "transport/net/records.h"
+#include "transport/ucx.h"
+
+namespace crossdock::transport::ucx_test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr int kLongMs = 20'000;
+
+/// Runs `body`, and returns the text of the Expected that it throws.
+template <typename Expected, typename Body>
+std::string error_of(Body body) {
+  try {
+    body();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+class UcxHandshake : public ::testing::Test {
+ protected:
+  ~UcxHandshake() override {
+    stop_ = true;
+    if (serving_.joinable()) serving_.join();
+  }
+
+  /// Accepts clients on a thread, and keeps their connections.
+  void serve(const UcxOptions& options = {}, bool reject_all = false) {
+    listener_ = ucx_listen("", 7, 9, options, [this](LogLevel, std::string_view text) {
+      const std::lock_guard lock(mutex_);
+      log_.emplace_back(text);
+    });
+    listener_->reject_all(reject_all);
+    serving_ = std::thread([this] {
+      while (!stop_) {
+        if (auto connection = listener_->accept()) connections_.push_back(std::move(connection));
+        pollfd event{listener_->descriptor(), POLLIN, 0};
+        ::poll(&event, 1, 10);
+      }
+    });
+  }
+  std::unique_ptr<Connection> connect(const UcxOptions& options = {}, int timeout_ms = kLongMs) const {
+    return ucx_connect(listener_->uri().substr(4), options, timeout_ms, nullptr);
+  }
+  std::vector<std::string> log() {
+    const std::lock_guard lock(mutex_);
+    return log_;
+  }
+  /// A client that speaks UCX, and no handshake until its test says so.
+  End raw_client() {
+    const std::string uri = listener_->uri();
+    const SocketAddress address = resolve("ucx", parse_address("ucx", uri.substr(4))).at(0);
+    End end;
+    end.worker = std::make_shared<Worker>(contexts_.for_remote(address), kLimits, "the server");
+    end.endpoint = Endpoint::connect(end.worker, address);
+    return end;
+  }
+  /// Waits for the server's rejection.
+  static Refused await_rejection(End& client) {
+    std::optional<Received> got;
+    Refused refused;
+    if (!run_until({client.worker.get()}, nullptr, [&] { return (got = client.worker->take()).has_value(); }) ||
+        !net::decode(got->bytes, &refused)) {
+      ADD_FAILURE() << "no rejection came";
+    }
+    return refused;
+  }
+
+  std::unique_ptr<Listener> listener_;
+  UcxContexts contexts_{UcxOptions{}};
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> log_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::atomic<bool> stop_{false};
+  std::thread serving_;
+};
+
+TEST_F(UcxHandshake, BothLimitsAndTheTagsAreAgreed) {
+  UcxOptions options;
+  options.max_request = 5000;
+  options.max_body = 1 << 20;
+  serve(options);
+  UcxOptions client;
+  client.max_message = 9000;
+  const auto connection = connect(client);
+  EXPECT_EQ(connection->max_message(), 5000u);
+  EXPECT_EQ(connection->max_body(), 1u << 20);
+  EXPECT_EQ(connection->agreement().want_data, 7u);
+  EXPECT_EQ(connection->agreement().free_data, 9u);
+  EXPECT_EQ(connection->agreement().ways, Ways(Way::kMessage));
+  EXPECT_EQ(connection->agreement().carrier, "ucx");
+}
+
+TEST_F(UcxHandshake, AWrongTokenIsRejected) {
+  UcxOptions options;
+  options.token = "correct";
+  serve(options);
+  EXPECT_TRUE(connect(options));
+  EXPECT_THAT(error_of<PermissionError>([&] { connect(); }), HasSubstr("requires a token"));
+  UcxOptions wrong;
+  wrong.token = "wrong";
+  EXPECT_THAT(error_of<PermissionError>([&] { connect(wrong); }), HasSubstr("the token is wrong"));
+  EXPECT_THAT(log(), Contains(HasSubstr("gave a wrong token")));
+}
+
+TEST_F(UcxHandshake, AServerWithoutTheTokenIsNotTrusted) {
+  serve();
+  UcxOptions options;
+  options.token = "correct";
+  EXPECT_THAT(error_of<PermissionError>([&] { connect(options); }), HasSubstr("UcxOptions::token"));
+}
+
+TEST_F(UcxHandshake, AFullServerSaysSo) {
+  serve({}, /*reject_all=*/true);
+  EXPECT_THAT(error_of<ConnectionError>([&] { connect(); }), HasSubstr("limit of connections"));
+}
+
+TEST_F(UcxHandshake, AClientThatSaysNothingIsRejectedAfterAWhile) {
+  UcxOptions options;
+  options.handshake_timeout_ms = 50;
+  serve(options);
+  End client = raw_client();
+  const Refused refused = await_rejection(client);
+  EXPECT_EQ(refused.code, Refusal::kMalformed);
+  EXPECT_THAT(refused.reason, HasSubstr("no handshake arrived within 50 ms"));
+  UcxOptions patient;
+  EXPECT_TRUE(connect(patient)) << "the next client is served";
+}
+
+TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedIsToldThatItIsNotSupported) {
+  serve();
+  End client = raw_client();
+  ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
+  EXPECT_THAT(await_rejection(client).reason, HasSubstr("strictly as specified aren't supported over ucx yet"));
+  EXPECT_THAT(log(), Contains(HasSubstr("strictly as specified aren't supported over ucx yet")));
+}
+
+TEST_F(UcxHandshake, AnotherRecordAndGarbageAreRejected) {
+  serve();
+  for (const std::vector<std::byte>& opening :
+       {pattern(100), std::vector<std::byte>{}, net::encode(net::Challenge{}), net::encode(net::TokenProof{})}) {
+    End client = raw_client();
+    ASSERT_TRUE(client.endpoint->send_control(opening));
+    EXPECT_THAT(await_rejection(client).reason, HasSubstr("sent no HELLO"));
+  }
+  EXPECT_TRUE(connect());
+}
+
+TEST_F(UcxHandshake, AnotherVersionIsNamed) {
+  serve();
+  End client = raw_client();
+  auto hello = net::encode(net::Hello{.max_message = 1000});
+  store_le(&hello[12], std::uint32_t{99});
+  ASSERT_TRUE(client.endpoint->send_control(hello));
+  const Refused refused = await_rejection(client);
+  EXPECT_EQ(refused.code, Refusal::kOtherVersion);
+  EXPECT_THAT(refused.reason, AllOf(HasSubstr("version 99"), HasSubstr("version 1")));
+}
+
+TEST_F(UcxHandshake, ASilentServerEndsInATimeOut) {
+  listener_ = ucx_listen("", 7, 9, {}, nullptr);  // and accepts nobody
+  EXPECT_THROW(connect({}, 100), TimeoutError);
+}
+
+TEST_F(UcxHandshake, NoServerIsAConnectionError) {
+  std::string address;
+  {
+    const auto listener = ucx_listen("", 7, 9, {}, nullptr);
+    address = listener->uri().substr(4);
+  }
+  EXPECT_THAT(error_of<ConnectionError>([&] { ucx_connect(address, {}, kLongMs, nullptr); }),
+              HasSubstr("is the server up"));
+}
+
+TEST_F(UcxHandshake, AnInterruptEndsTheWait) {
+  listener_ = ucx_listen("", 7, 9, {}, nullptr);
+  EXPECT_THROW(ucx_connect(listener_->uri().substr(4), {}, -1, [] { return true; }), InterruptedError);
+}
+
+TEST_F(UcxHandshake, AddressesToConnectToAreChecked) {
+  EXPECT_THROW(ucx_connect("//127.0.0.1", {}, kLongMs, nullptr), UriError);
+  EXPECT_THROW(ucx_connect("//*:7700", {}, kLongMs, nullptr), UriError);
+}
+
+TEST_F(UcxHandshake, AListenerOfEveryAddressNamesAHost) {
+  UcxOptions options;
+  options.advertised_host = "somewhere.example";
+  const auto listener = ucx_listen("//*:0", 7, 9, options, nullptr);
+  EXPECT_THAT(listener->uri(), ::testing::StartsWith("ucx://somewhere.example:"));
+}
+
+TEST_F(UcxHandshake, OptionsThatCannotWorkAreRejected) {
+  const auto rejects = [](auto change, const std::string& text) {
+    UcxOptions options;
+    change(options);
+    EXPECT_THAT(error_of<InvalidArgumentError>([&] { make_ucx_transport(options); }), HasSubstr(text));
+  };
+  rejects([](UcxOptions& options) { options.max_message = 0; }, "UcxOptions::max_message");
+  rejects([](UcxOptions& options) { options.max_request = 0; }, "UcxOptions::max_request");
+  rejects([](UcxOptions& options) { options.max_body = ~0ull; }, "UcxOptions::max_body");
+  rejects([](UcxOptions& options) { options.token = std::string(1025, 'x'); }, "UcxOptions::token");
+  rejects([](UcxOptions& options) { options.handshake_timeout_ms = 0; }, "handshake_timeout_ms is 0");
+  rejects([](UcxOptions& options) { options.keepalive_s = -1; }, "UcxOptions::keepalive_s");
+  rejects([](UcxOptions& options) { options.user_timeout_ms = -1; }, "UcxOptions::user_timeout_ms");
+  rejects([](UcxOptions& options) { options.transports = ""; }, "UcxOptions::transports");
+}
+
+}  // namespace
+}  // namespace crossdock::transport::ucx_test

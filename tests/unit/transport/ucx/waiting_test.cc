@@ -1,0 +1,88 @@
+// Threads that sleep by descriptor. A wake-up that is lost shows as a time-out.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "support.h"
+
+namespace crossdock::transport::ucx_test {
+namespace {
+
+/// Takes the next message, asleep until it comes; null after the time-out.
+std::optional<Received> await(Worker& worker) {
+  std::optional<Received> got;
+  run_until(
+      {&worker}, nullptr, [&] { return (got = worker.take()).has_value(); }, 30'000);
+  return got;
+}
+
+TEST(UcxWaiting, ASleepingWorkerIsWokenBySignal) {
+  Ends ends;
+  ASSERT_TRUE(ends.run([&] { return !ends.client.worker->operations(); }));
+  while (!ends.server.worker->arm()) ends.server.worker->progress();
+  pollfd event{ends.server.worker->descriptor(), POLLIN, 0};
+  EXPECT_EQ(::poll(&event, 1, 0), 0);
+  std::jthread other([&] { ends.server.worker->signal(); });
+  EXPECT_EQ(::poll(&event, 1, 10'000), 1);
+  EXPECT_FALSE(ends.server.worker->progress()) << "there is no message";
+}
+
+TEST(UcxWaiting, ArmingFailsWhileAMessageWaits) {
+  Ends ends;
+  ASSERT_TRUE(ends.client.endpoint->send_untagged(as_bytes("x"), {}));
+  ASSERT_TRUE(ends.run([&] { return ends.server.worker->progress(); }));
+  EXPECT_FALSE(ends.server.worker->arm());
+  EXPECT_TRUE(ends.server.worker->take().has_value());
+}
+
+TEST(UcxWaiting, NoWakeUpIsLostBetweenTwoThreadsThatAnswerEachOther) {
+  Ends ends;
+  constexpr unsigned kRounds = 1500;
+  const auto size_of = [](unsigned round) -> std::size_t {
+    return round % 50 == 0 ? 1'000'000 : round % 7 == 0 ? 30'000 : 64;
+  };
+  std::jthread server([&] {
+    for (unsigned i = 0; i < kRounds; ++i) {
+      const auto got = await(*ends.server.worker);
+      if (!got) return;
+      ends.server.endpoint->send_tagged(got->tag, got->bytes, {});
+    }
+    run_until({ends.server.worker.get()}, nullptr, [&] { return ends.server.worker->operations() == 0; });
+  });
+  for (unsigned i = 0; i < kRounds; ++i) {
+    const std::vector<std::byte> sent = pattern(size_of(i), i);
+    ASSERT_TRUE(ends.client.endpoint->send_tagged(i, sent, {}));
+    const auto got = await(*ends.client.worker);
+    ASSERT_TRUE(got.has_value()) << "round " << i;
+    ASSERT_EQ(got->tag, i);
+    ASSERT_TRUE(same(got->bytes, sent));
+  }
+}
+
+TEST(UcxWaiting, AThreadThatOnlySendsNeedsNoProgressOfItsOwn) {
+  Ends ends;
+  constexpr std::uint64_t kBodies = 40;
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(2'000'000));
+  const std::array<ByteSpan, 1> parts = {*body};
+  std::atomic<bool> done{false};
+  // The client's receiving half sleeps, while another thread sends by the same endpoint.
+  std::jthread receiving_half([&] {
+    run_until(
+        {ends.client.worker.get()}, nullptr, [&] { return done.load(); }, 60'000);
+  });
+  std::jthread sending_half([&] {
+    for (std::uint64_t i = 0; i < kBodies; ++i) ends.client.endpoint->send_body(i, parts, body);
+  });
+  for (std::uint64_t i = 0; i < kBodies; ++i) {
+    const auto got = await(*ends.server.worker);
+    ASSERT_TRUE(got.has_value()) << i;
+    ASSERT_EQ(got->tag, i);
+    ASSERT_TRUE(same(got->bytes, *body));
+  }
+  done = true;
+  ends.client.worker->signal();
+}
+
+}  // namespace
+}  // namespace crossdock::transport::ucx_test
