@@ -30,6 +30,7 @@ transport::Ways ways_of(const PublishedTable& table, const transport::Connection
 /// `table`: null for a live stream. `host_copy`: its copy on the host goes.
 WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table, bool host_copy = false) {
   const transport::Agreement& peer = asking.agreement();
+  if (peer.role == ChannelRole::kMetadata) return {transport::Way::kMap, "this connection carries no bodies"};
   WayQuestion question{.agreed = peer.ways,
                        .of_regions = peer.ways,
                        .host_copy = host_copy,
@@ -160,8 +161,9 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   Item& item = *found->second;
   if (item.table) {
     ++item.consumers;
-    if (item.table->on_device() && ways_of(*item.table, asking).empty()) {
-      return open_host_copy(&item, asking, counted, waker);
+    // Metadata alone has no bodies.
+    if (peer.role != ChannelRole::kMetadata && item.table->on_device() && ways_of(*item.table, asking).empty()) {
+      return open_host_copy(&item, asking, waker);
     }
     // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
     const bool for_others = !peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage;
@@ -187,12 +189,11 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
 }
 
 std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
-                                                      const std::shared_ptr<const CountedStream>& counted,
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
   const WayAnswer way = way_of(asking, item->table.get(), true);
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
-    sources_->start(copy, counted->consumer()->lane());
+    copy->start(*sources_);
     item->host_copy = std::move(copy);
   }
   return std::make_unique<HostCopyStream>(item->host_copy, waker, way);

@@ -78,7 +78,6 @@ class Catalog {
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking,
-                                               const std::shared_ptr<const CountedStream>& counted,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 

@@ -1,6 +1,7 @@
 #include "session/device_table.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/bytes.h"
@@ -23,12 +24,37 @@ bool has_views(const array::Schema& schema) {
                              [](const array::DictionarySlot& slot) { return has_views(*slot.values); });
 }
 
+using Range = std::pair<std::uint64_t, std::uint64_t>;
+
+/// Returns a region of the host with the same bytes at the same offsets. `used`: the parts that hold buffers, in order.
+std::shared_ptr<const device::Region> host_copy_of(const device::Region& region, const std::vector<Range>& used,
+                                                   std::uint64_t* copied) {
+  const std::uint64_t end = used.back().second;
+  // The arena's first memory is at the same offset as the region's.
+  const auto arena = std::make_shared<device::Arena>(align_up(end, kAlignment));
+  const device::BufferRef from = region.memory().slice(kAlignment, end - kAlignment);
+  const device::BufferRef to{.data = arena->allocate(from.size), .size = from.size};
+  device::Context& context = *region.context();
+  context.wait(context.copy_recorded(to, from, context.make_queue()));
+  *copied += from.size;
+  // Between the buffers is whatever the device's memory held before.
+  std::uint64_t at = kAlignment;
+  for (const auto& [first, last] : used) {
+    if (first > at) std::memset(static_cast<std::byte*>(to.data) + (at - kAlignment), 0, first - at);
+    at = std::max(at, last);
+  }
+  return arena->freeze();
+}
+
 }  // namespace
+
+DeviceMemory::DeviceMemory(const array::Schema& schema, const Runtime& runtime, const exchange::WaitFunction& wait)
+    : runtime_(runtime), wait_(wait), has_views_(has_views(schema)) {}
 
 std::optional<array::RecordBatch> DeviceMemory::copied(const array::RecordBatch& batch, std::uint64_t* copied,
                                                        std::int64_t* bitmaps) {
   // A peer opens memory in its device's usual context.
-  if (batch.native_context != nullptr || has_views(*batch.schema)) return std::nullopt;
+  if (batch.native_context != nullptr || has_views_) return std::nullopt;
   const auto context = runtime_.drivers()->context_or_null(batch.device);
   if (!context || context->device() != batch.device || context->identity().empty()) return std::nullopt;
   exchange::BatchCopy copy = plan_copy(batch, runtime_, false);
@@ -77,26 +103,27 @@ std::shared_ptr<const device::Region> DeviceMemory::find(const void* pointer, st
 }
 
 std::shared_ptr<const PublishedTable> host_copy_of(const PublishedTable& table) {
-  auto out = std::make_shared<PublishedTable>(table);
-  out->bytes_copied = 0;
-  out->readers = 0;
-  std::vector<std::uint64_t> ends(out->regions.size());  // of what is used of each region
+  // Only members that don't change: the I/O thread uses the others meanwhile.
+  auto out = std::make_shared<PublishedTable>();
+  out->schema = table.schema;
+  out->messages = table.messages;
+  out->metadata = table.metadata;
+  out->buffers = table.buffers;
+  out->regions = table.regions;
+  out->kind = table.kind;
+  out->rows = table.rows;
+  out->bytes = table.bytes;
+
+  std::vector<std::vector<Range>> used(out->regions.size());  // of each region
   for (const dissociated::RemoteBuffer& buffer : out->buffers) {
     if (buffer.length == 0) continue;
-    std::uint64_t& end = ends[device::address_region(buffer.address)];
-    end = std::max(end, device::address_offset(buffer.address) + buffer.length);
+    const std::uint64_t at = device::address_offset(buffer.address);
+    used[device::address_region(buffer.address)].emplace_back(at, at + buffer.length);
   }
-  for (std::size_t i = 0; i < ends.size(); ++i) {
-    std::shared_ptr<const device::Region>& region = out->regions[i];
-    if (region->kind() != device::RegionKind::kDevice) continue;
-    // The arena's first memory is at the same offset as the region's.
-    const auto arena = std::make_shared<device::Arena>(align_up(ends[i], kAlignment));
-    const device::BufferRef from = region->memory().slice(kAlignment, ends[i] - kAlignment);
-    const device::BufferRef to{.data = arena->allocate(from.size), .size = from.size};
-    device::Context& context = *region->context();
-    context.wait(context.copy_recorded(to, from, context.make_queue()));
-    out->bytes_copied += from.size;
-    region = arena->freeze();
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    if (out->regions[i]->kind() != device::RegionKind::kDevice) continue;
+    std::ranges::sort(used[i]);
+    out->regions[i] = host_copy_of(*out->regions[i], used[i], &out->bytes_copied);
   }
   return out;
 }

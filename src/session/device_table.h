@@ -19,7 +19,8 @@ struct PublishedTable;
 /// at a time.
 class DeviceMemory {
  public:
-  DeviceMemory(const Runtime& runtime, const exchange::WaitFunction& wait) : runtime_(runtime), wait_(wait) {}
+  /// For the batches of one stream, of this schema.
+  DeviceMemory(const array::Schema& schema, const Runtime& runtime, const exchange::WaitFunction& wait);
 
   /// Copies a batch of a device, without its dictionaries, to memory of the same device: one copy by its driver, which
   /// is over on return. A batch that only the host can bring into normal form goes through the host, which is two
@@ -44,6 +45,7 @@ class DeviceMemory {
 
   const Runtime& runtime_;
   const exchange::WaitFunction& wait_;
+  const bool has_views_;
   std::vector<Slab> slabs_;
   std::uint64_t total_ = 0;
 };

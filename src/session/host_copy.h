@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -18,17 +19,25 @@ class HostCopy final : public SourceTask {
  public:
   explicit HostCopy(std::shared_ptr<const PublishedTable> table) : table_(std::move(table)) {}
 
+  /// Has a thread of the pool make the copy. It has a lane of its own: no consumer's sources delay it.
+  void start(SourcePool& pool);
   Next step() noexcept override;
   std::shared_ptr<const void> unused() noexcept override { return nullptr; }
 
-  /// Returns the copy. If it isn't made yet, returns null, and notifies `waker` once it is, or has failed. Throws the
-  /// error with which it failed.
-  std::shared_ptr<const PublishedTable> get(const std::shared_ptr<ConnectionWaker>& waker);
+  /// Notifies `waker` once the copy is made, or has failed.
+  void add_waker(const std::shared_ptr<ConnectionWaker>& waker);
+  /// Returns the copy; null while it is being made. Throws the error with which it failed; ResourceError if no thread
+  /// can begin with it, see SourcePool::check_begins().
+  std::shared_ptr<const PublishedTable> get() const;
   bool failed() const;
+  /// The longest time until get() must be called again; 0: not before the waker is notified.
+  int look_again_ms() const noexcept;
   std::uint64_t bytes_copied() const;
 
  private:
-  const std::shared_ptr<const PublishedTable> table_;
+  std::shared_ptr<const PublishedTable> table_;  // until the copy is made
+  SourcePool* pool_ = nullptr;                   // outlives the server's streams
+  std::atomic<bool> begun_{false};
   mutable std::mutex mutex_;
   std::shared_ptr<const PublishedTable> made_;
   std::exception_ptr failure_;
@@ -38,14 +47,17 @@ class HostCopy final : public SourceTask {
 /// Sends such a copy to one consumer, once it is made.
 class HostCopyStream final : public ServerStream {
  public:
-  HostCopyStream(std::shared_ptr<HostCopy> copy, std::shared_ptr<ConnectionWaker> waker, const WayAnswer& way)
-      : ServerStream(way), copy_(std::move(copy)), waker_(std::move(waker)) {}
+  HostCopyStream(std::shared_ptr<HostCopy> copy, const std::shared_ptr<ConnectionWaker>& waker, const WayAnswer& way)
+      : ServerStream(way), copy_(std::move(copy)) {
+    copy_->add_waker(waker);
+  }
 
   State peek(Outgoing* out) override;
   void pop() override { stream_->pop(); }
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
     return stream_->region(index);
   }
+  int look_again_ms() const noexcept override;
   void returned(std::uint32_t slot) noexcept override { stream_->returned(slot); }
   void over() noexcept override {
     if (stream_) stream_->over();
@@ -54,8 +66,7 @@ class HostCopyStream final : public ServerStream {
   void take_dropped(std::vector<std::uint32_t>* regions) override { stream_->take_dropped(regions); }
 
  private:
-  const std::shared_ptr<HostCopy> copy_;
-  const std::shared_ptr<ConnectionWaker> waker_;
+  std::shared_ptr<HostCopy> copy_;  // until it is made
   std::unique_ptr<TableStream> stream_;
 };
 

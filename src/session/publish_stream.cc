@@ -18,7 +18,7 @@ namespace {
 class BufferPlacer {
  public:
   BufferPlacer(const Runtime& runtime, TableBuilder& builder, const exchange::WaitFunction& wait)
-      : runtime_(runtime), builder_(builder), wait_(wait), device_memory_(runtime, wait) {}
+      : runtime_(runtime), builder_(builder), wait_(wait), device_memory_(*builder.table().schema, runtime, wait) {}
 
   // Returns a copy of a batch on a device, in normal form, on that device or on the host.
   array::RecordBatch copied(const array::RecordBatch& batch, std::int64_t* bitmap_bytes) {

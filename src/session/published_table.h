@@ -86,7 +86,7 @@ class TableBuilder {
 };
 
 /// Reads the whole stream. Buffers in an arena of `runtime` stay in their memory, and the arena is frozen; all other
-/// buffers are copied once, those of devices into a second region. Waits for devices by `wait`. Throws ArenaFrozenError
+/// buffers are copied once. Waits for devices by `wait`. Throws ArenaFrozenError
 /// if such an arena was published before.
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
                                                      const exchange::WaitFunction& wait, const char* kind = "table");

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "array/sizes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/batch.h"
@@ -268,10 +269,17 @@ void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordBatch>* 
 // Says where a batch is. Nothing is pending on memory of a device: the server has waited.
 void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) const {
   if (body.context) batch->device = body.context->device();
-  for (const auto& dictionary : batch->dictionaries) {
+  const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
+  for (auto& dictionary : batch->dictionaries) {
     if (!dictionary || dictionary->device == batch->device) [[likely]]
       continue;
-    const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
+    if (dictionary->nbytes() == 0) {  // without bytes it can be anywhere
+      auto moved = std::make_shared<array::RecordBatch>(*dictionary);
+      for (array::RecordBatch* inner : array::own_dictionaries(moved.get())) inner->device = batch->device;
+      moved->device = batch->device;
+      dictionary = std::move(moved);
+      continue;
+    }
     if (!nowhere) {
       throw ProtocolError("a batch of the stream \"" + name + "\" is on " + device::to_string(batch->device) +
                           ", but its dictionary is on " + device::to_string(dictionary->device));
@@ -283,7 +291,9 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
   if (full) {
     throw UnsupportedError(
         "the stream \"" + name + "\" is in memory of " + device::to_string(batch->device) +
-        ", which can't be validated in full: leave out the validation, or get the stream on the host");
+        ", which can't be validated in full, as " +
+        (options.validation ? "was asked for" : "metadata of another user or machine is by default") +
+        ": choose the validation of the structure, or get the stream on the host");
   }
   for (const array::BufferView& view : body.views) {
     if (reinterpret_cast<std::uintptr_t>(view.data) % kBufferAlignment == 0) continue;
@@ -297,6 +307,9 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
 void Reader::Impl::bring_to_device(array::RecordBatch* batch) {
   if (batch->device == *options.device) return;
   bytes_copied += static_cast<std::uint64_t>(batch->nbytes());
+  for (const auto& dictionary : batch->dictionaries) {
+    if (dictionary) bytes_copied += static_cast<std::uint64_t>(dictionary->nbytes());
+  }
   *batch = exchange::transfer(*batch, *options.device, {}, nullptr, *pool->options().runtime->drivers());
 }
 

@@ -278,8 +278,9 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     bool sent = true;
     try {
       sent = send_current();
-    } catch (const ResourceError& reason) {
-      fail_stream(reason);  // the system couldn't pass a region: this ends the stream, not the connection
+    } catch (const Error& reason) {
+      if (is_one_of(reason, {ErrorCode::kConnection, ErrorCode::kProtocol, ErrorCode::kFork})) throw;
+      fail_stream(reason);  // a region couldn't be passed: this ends the stream, not the connection
     }
     count_pushed(budget);
     if (!sent) break;

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import random
+import threading
 
 import pyarrow as pa
 import pytest
+from tests.device_allocations import live_allocations
 from tests.interop.arrow_data import Maker
 
 import crossdock as xd
@@ -203,6 +205,52 @@ def test_types(simulated_devices):
         assert (got.device, reader.bytes_copied > 0) == ("sim:1", True)
         assert here(got).equals(views)
         del got
+
+
+def test_dictionaries_without_values_and_beside_views(simulated_devices):
+    nothing = pa.record_batch(
+        {"n": [1, 2, 3]}
+        | {str(kind): pa.array([None] * 3, pa.dictionary(pa.int8(), kind)) for kind in (pa.int64(), pa.string())}
+    )
+    views = pa.record_batch(
+        {"v": pa.array(["a", "b", "a"], pa.string_view()), "d": pa.array(["x", "y", "x"]).dictionary_encode()}
+    )
+    with xd.serve({"nothing": there(nothing), "views": there(views)}) as server, xd.connect(server.uri) as client:
+        for name, expected in (("nothing", nothing), ("views", views)):
+            (got,) = client.get(name, device="sim:1")
+            assert got.device == "sim:1"
+            assert here(got).equals(expected)
+            assert pa.table(client.get(name)).to_batches() == [expected]
+            del got
+
+
+def test_the_hosts_copy_waits_for_no_consumer(simulated_devices):
+    """A consumer whose sources all wait occupies its share of the threads; others get the copy nevertheless."""
+    going = threading.Event()
+
+    def waiting():
+        yield BATCH
+        going.wait(60)
+
+    with xd.serve({"t": there(BATCH)}, source_threads=4) as server:
+        server.publish("live", lambda: pa.RecordBatchReader.from_batches(BATCH.schema, waiting()))
+        with xd.connect(server.uri) as client:
+            readers = [client.get("live") for _ in range(2)]
+            for reader in readers:
+                next(reader)
+            assert pa.table(client.get("t")).to_batches() == [BATCH]
+            going.set()
+            del readers, reader
+
+
+def test_withdrawn_memory_of_a_device_is_freed_though_the_hosts_copy_is_held(simulated_devices):
+    before = live_allocations(simulated_devices)
+    with xd.serve({"t": there(BATCH)}) as server, xd.connect(server.uri) as client:
+        held = pa.table(client.get("t"))
+        server.withdraw("t")
+        assert live_allocations(simulated_devices) == before
+        assert held.to_batches() == [BATCH]
+        del held
 
 
 def test_many_batches_have_few_regions(simulated_devices):
