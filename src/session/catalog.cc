@@ -72,8 +72,8 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
       // Sealed memory may be given to all users: no second copy is needed.
       const bool sealed = std::string_view(item->table->kind) == "snapshot";
       item->table_for_others =
-          others_ && !sealed ? publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits)
-                             : item->table;
+          seals_files_ && !sealed ? publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits)
+                                  : item->table;
       break;
     }
     case Source::Kind::kLive: {
@@ -166,7 +166,8 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
       return open_host_copy(&item, asking, waker);
     }
     // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
-    const bool for_others = !peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage;
+    const bool for_others = ways_of(*item.table, asking).empty() ||
+                            (!peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage);
     return open_table(for_others ? item.table_for_others : item.table, asking);
   }
   if (peer.role != ChannelRole::kBoth) {

@@ -22,10 +22,10 @@ namespace crossdock::session {
 /// The published sources of a server, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
 class Catalog {
  public:
-  /// `others`: whether users other than the server's own may connect and share memory.
-  Catalog(const ServerOptions& options, bool others)
+  /// `seals_files`: whether files are sent to some clients as sealed copies.
+  Catalog(const ServerOptions& options, bool seals_files)
       : options_(options),
-        others_(others),
+        seals_files_(seals_files),
         waker_(std::make_shared<Waker>()),
         sources_(std::make_shared<SourcePool>(SourcePool::Options{.threads = options.source_threads})),
         consumers_(options.lease_limit, sources_) {}
@@ -64,7 +64,7 @@ class Catalog {
     // For tables and files:
     std::shared_ptr<const PublishedTable> table;
     std::shared_ptr<HostCopy> host_copy;                     // of a table on a device; null until a consumer needs it
-    std::shared_ptr<const PublishedTable> table_for_others;  // sealed copy of a file, for users who mustn't see changes
+    std::shared_ptr<const PublishedTable> table_for_others;  // sealed copy of a file, for those who mustn't see changes
     // For live sources and factories:
     std::shared_ptr<const SourceReader::Make> make;
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied = std::make_shared<std::atomic<std::uint64_t>>();
@@ -82,7 +82,7 @@ class Catalog {
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;
-  const bool others_;
+  const bool seals_files_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
   Consumers consumers_;  // used by the I/O thread only

@@ -14,10 +14,10 @@ namespace crossdock::session {
 
 namespace {
 
-// Whether any of the addresses to listen at shares memory with other users.
-bool shared_with_others(const ServerOptions& options) {
+// Whether files are sent as sealed copies to clients of any of the addresses to listen at.
+bool need_sealed_files(const ServerOptions& options) {
   return std::ranges::any_of(options.uris, [&](const std::string& uri) {
-    return options.transports->find(dissociated::parse_uri(uri).scheme)->shares_with_others();
+    return options.transports->find(dissociated::parse_uri(uri).scheme)->needs_sealed_files();
   });
 }
 
@@ -26,7 +26,7 @@ bool shared_with_others(const ServerOptions& options) {
 struct Server::Impl {
   explicit Impl(ServerOptions given)
       : options(std::move(given)),
-        catalog(options, shared_with_others(options)),
+        catalog(options, need_sealed_files(options)),
         loop(options, *options.transports, catalog) {}
 
   ForkGuard made_in;

@@ -29,6 +29,33 @@ def test_a_table_crosses() -> None:
             xd.connect(server.uri).list()
 
 
+@pytest.mark.usefixtures("_ucx")
+def test_files_and_memory_of_devices_are_sent_from_copies(tmp_path, script) -> None:
+    program = script(
+        """
+        import pathlib, sys
+        import pyarrow as pa, crossdock as xd
+        from crossdock.testing import simulated_devices
+        batch = pa.record_batch({"n": list(range(1000))})
+        path = pathlib.Path(sys.argv[1])
+        xd.write(batch, path)
+        with simulated_devices(2):
+            on_device = xd.RecordBatch(batch).to("sim:1")
+            with xd.serve({"file": path, "device": on_device}, "ucx://127.0.0.1:0") as server:
+                path.write_bytes(b"")  # UCX would read it in this process: SIGBUS
+                with xd.connect(server.uri) as client:
+                    for name in ("file", "device"):
+                        assert pa.table(client.get(name)).to_batches() == [batch]
+                copied = {one["name"]: one["bytes_copied"] for one in server.stats()["sources"]}
+            del on_device
+        assert copied["file"] > 0
+        assert copied["device"] >= 2 * batch.nbytes
+        """,
+        str(tmp_path / "t.arrow"),
+    )
+    program.finish()
+
+
 def test_a_missing_library_is_named_with_what_to_install() -> None:
     code = """if True:
         import crossdock as xd

@@ -76,7 +76,7 @@ class MemoryTransport final : public Transport {
   explicit MemoryTransport(const MemoryOptions& options) : options_(options), hub_(std::make_shared<Hub>()) {}
   std::string_view scheme() const noexcept override { return "memory"; }
   Ways ways() const noexcept override { return options_.ways; }
-  bool shares_with_others() const noexcept override { return false; }
+  bool needs_sealed_files() const noexcept override { return false; }
 
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback /*log*/) const override {

@@ -191,7 +191,7 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const ShmOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return "shm"; }
   Ways ways() const noexcept override { return kWays; }
-  bool shares_with_others() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
+  bool needs_sealed_files() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies and regions are accepted from no client.

@@ -175,7 +175,7 @@ class TcpTransport final : public Transport {
   explicit TcpTransport(const TcpOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return kScheme; }
   Ways ways() const noexcept override { return Way::kMessage; }
-  bool shares_with_others() const noexcept override { return false; }
+  bool needs_sealed_files() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies are accepted from no client.

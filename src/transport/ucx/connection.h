@@ -40,7 +40,10 @@ class UcxConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  Ways ways_of(const device::Region&) const override { return Way::kMessage; }
+  /// UCX reads a body's memory in this process: not that of a file, which may shrink meanwhile (SIGBUS).
+  Ways ways_of(const device::Region& region) const override {
+    return region.kind() == device::RegionKind::kFile ? Ways{} : Connection::ways_of(region);
+  }
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;

@@ -13,7 +13,7 @@ class NoUcx final : public Transport {
  public:
   std::string_view scheme() const noexcept override { return "ucx"; }
   Ways ways() const noexcept override { return Way::kMessage; }
-  bool shares_with_others() const noexcept override { return false; }
+  bool needs_sealed_files() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string&, std::uint64_t, std::uint64_t, LogCallback) const override {
     fail();
   }

@@ -219,7 +219,7 @@ class BusyTransport final : public transport::Transport {
   explicit BusyTransport(std::shared_ptr<ListenQueue> queue) : queue_(std::move(queue)) {}
   std::string_view scheme() const noexcept override { return "busy"; }
   transport::Ways ways() const noexcept override { return transport::Way::kMessage; }
-  bool shares_with_others() const noexcept override { return false; }
+  bool needs_sealed_files() const noexcept override { return false; }
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
     return std::make_unique<QueueListener>(queue_);

@@ -41,8 +41,8 @@ TEST(TransportRegistry, SaysWhatThereIs) {
 
 TEST(TransportRegistry, OptionsThatCantWorkAreRefusedAtOnce) {
   EXPECT_THROW(make_shm_transport({.ring_bytes = 1}), InvalidArgumentError);
-  EXPECT_FALSE(make_shm_transport()->shares_with_others());
-  EXPECT_TRUE(make_shm_transport({.any_user = true})->shares_with_others());
+  EXPECT_FALSE(make_shm_transport()->needs_sealed_files());
+  EXPECT_TRUE(make_shm_transport({.any_user = true})->needs_sealed_files());
 }
 
 }  // namespace
