@@ -269,7 +269,6 @@ void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordBatch>* 
 // Says where a batch is. Nothing is pending on memory of a device: the server has waited.
 void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) const {
   if (body.context) batch->device = body.context->device();
-  const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
   for (auto& dictionary : batch->dictionaries) {
     if (!dictionary || dictionary->device == batch->device) [[likely]]
       continue;
@@ -280,6 +279,7 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
       dictionary = std::move(moved);
       continue;
     }
+    const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
     if (!nowhere) {
       throw ProtocolError("a batch of the stream \"" + name + "\" is on " + device::to_string(batch->device) +
                           ", but its dictionary is on " + device::to_string(dictionary->device));

@@ -108,9 +108,9 @@ struct Incoming {
   std::shared_ptr<const void> owner{};
 };
 
-/// Either end of a connection. One thread may use the sending half while another uses the receiving half; each half may
-/// be used by one thread at a time. Destroying it closes the connection: the peer sees the end after it has received
-/// every message that was sent.
+/// Either end of a connection. A transport without kMap and kRead implements nothing that concerns regions. One thread
+/// may use the sending half while another uses the receiving half; each half may be used by one thread at a time.
+/// Destroying it closes the connection: the peer sees the end after it has received every message that was sent.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -148,11 +148,11 @@ class Connection {
   /// until retire(). Returns nothing if there is no room. Throws std::logic_error unless agreement().ways has kMap or
   /// kRead, ResourceError if the system can't pass or register it.
   virtual std::optional<std::uint64_t> announce(std::uint16_t number,
-                                                const std::shared_ptr<const device::Region>& region) = 0;
+                                                const std::shared_ptr<const device::Region>& region);
   /// Withdraws a region's number. From the next message on, the number names no region, and may be announced anew at
   /// once; messages sent earlier still find the old region under it. The peer unmaps the region when its last batch is
   /// dropped. Returns false if there is no room: the peer wasn't told, so don't reuse the number yet.
-  virtual bool retire(std::uint16_t number) = 0;
+  virtual bool retire(std::uint16_t number);
   /// Sends more of the messages that send() accepted but couldn't place whole yet, a bounded number of bytes. Returns
   /// true if nothing is left to send. Either half may call it; receive(), in_flight() and prepare_sleep() call it too.
   /// Destroying a connection drops whatever is left. Throws the errors of send().
@@ -172,14 +172,14 @@ class Connection {
   /// after the message. Throws ProtocolError if none arrived, and InterruptedError, after which it may be called again.
   /// The address may be past the region's end: check PeerRegion::contains().
   virtual std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
-                                                        const InterruptHook& interrupted = nullptr) = 0;
+                                                        const InterruptHook& interrupted = nullptr);
   /// Returns whether peer_region() can answer without waiting, with a region or with an error. Bounded work.
-  virtual bool knows_region(std::uint64_t address) = 0;
+  virtual bool knows_region(std::uint64_t /*address*/) { return true; }
   /// Begins to read bytes of announced regions. `keep` keeps the memory that the parts are read to; it is dropped when
   /// nothing is written there any more, on the thread that receives or that closes the connection. A Reading that is
   /// done counts as something to receive. Returns null if too much is under way: try again later. Throws
   /// ConnectionError; std::logic_error unless agreement().ways has kRead.
-  virtual std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) = 0;
+  virtual std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
   /// Called between streams: releases the connection's own references to regions, so that each region is unmapped when
   /// its last other owner is dropped. Only has an effect if the peer is known to take back regions that no stream under
   /// way and no lease names.

@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <exception>
-#include <stdexcept>
 
 #include "device/memory_handle.h"
 #include "device/region_address.h"
@@ -456,10 +455,6 @@ bool ShmConnection::knows_region(std::uint64_t address) {
     service();
     return regions_.find(number) != nullptr || gone_.load(std::memory_order_relaxed);
   });
-}
-
-std::unique_ptr<Reading> ShmConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
-  throw std::logic_error("shm: the regions of " + where_ + " are mapped, so there is nothing to read");
 }
 
 // --- waiting ---

@@ -72,7 +72,6 @@ class ShmConnection final : public Connection, private RingOwner {
   }
   std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
                                                 const InterruptHook& interrupted) override;
-  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
   bool readable() const override;
   bool prepare_sleep() override;

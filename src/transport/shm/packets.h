@@ -58,8 +58,8 @@ Opening opening_of(ByteSpan packet, std::uint32_t* version) noexcept;
 [[nodiscard]] bool decode(ByteSpan packet, Refused* refused);
 
 // After the handshake, the first byte is the packet's type.
-inline constexpr std::uint8_t kDoorbell = 1;  ///< One byte: tells the peer to check the rings.
-inline constexpr std::uint8_t kRegion = 2;    ///< A region of host memory and its descriptor.
+inline constexpr std::uint8_t kDoorbell = 1;      ///< One byte: tells the peer to check the rings.
+inline constexpr std::uint8_t kRegion = 2;        ///< A region of host memory and its descriptor.
 inline constexpr std::uint8_t kDeviceRegion = 3;  ///< A region of a device's memory: its driver's handle.
 
 struct RegionPacket {

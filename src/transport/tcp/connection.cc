@@ -151,14 +151,6 @@ bool TcpConnection::below_window(std::size_t window) {
   return below;
 }
 
-std::optional<std::uint64_t> TcpConnection::announce(std::uint16_t, const std::shared_ptr<const device::Region>&) {
-  throw std::logic_error("tcp: a connection to " + where_ + " shares no memory; send bodies by value");
-}
-
-bool TcpConnection::retire(std::uint16_t) {
-  throw std::logic_error("tcp: a connection to " + where_ + " shares no memory, so there is no region to retire");
-}
-
 // --- the receiving half ---
 
 std::optional<Incoming> TcpConnection::receive() {
@@ -238,14 +230,6 @@ void TcpConnection::throw_end() const {
   }
   if (reader_.in_message()) what += ", in the middle of a message";
   throw ConnectionError(what);
-}
-
-std::shared_ptr<const PeerRegion> TcpConnection::peer_region(std::uint64_t address, int, const InterruptHook&) {
-  throw ProtocolError(where_ + " sent the address " + std::to_string(address) + ", but tcp shares no memory");
-}
-
-std::unique_ptr<Reading> TcpConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
-  throw std::logic_error("tcp: a connection to " + where_ + " reads no memory of its peer");
 }
 
 // --- waiting ---

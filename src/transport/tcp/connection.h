@@ -44,18 +44,11 @@ class TcpConnection final : public Connection, private ControlFrames {
   std::uint64_t max_body() const noexcept override { return body_limit_; }
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  std::optional<std::uint64_t> announce(std::uint16_t number,
-                                        const std::shared_ptr<const device::Region>& region) override;
-  bool retire(std::uint16_t number) override;
   bool flush() override;
   std::uint64_t pushed() const noexcept override { return writer_.pushed(); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
-  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
-                                                const InterruptHook& interrupted) override;
-  bool knows_region(std::uint64_t) override { return true; }
-  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
   bool readable() const override;
   bool prepare_sleep() override;

@@ -11,13 +11,13 @@
 
 #include "crossdock/core/error.h"
 #include "transport/internal/socket_address.h"
+#include "transport/net/limits.h"
 
 namespace crossdock::transport::tcp {
 namespace {
 
 constexpr int kProbes = 3;
 constexpr int kLongestInterval = 10;                // s
-constexpr std::uint64_t kSane = 1ull << 60;         // limit of lengths, so that additions can't overflow 64 bits
 constexpr std::size_t kDroppedAtTheEnd = 16 << 20;  // bytes: about the size of a receive buffer
 
 void set(int socket, int level, int option, int value, const char* name, const std::string& where) {
@@ -41,18 +41,10 @@ void send_unpaced(int socket) noexcept {
 }  // namespace
 
 void check_options(const TcpOptions& options) {
-  const auto refuse = [](const std::string& what) { throw InvalidArgumentError("TcpOptions::" + what); };
-  if (options.max_message == 0) refuse("max_message is 0: no message could be sent");
-  if (options.max_request == 0) refuse("max_request is 0: no client could request a stream");
-  if (options.max_message > kSane) refuse("max_message is over 2^60 bytes");
-  if (options.max_body > kSane) refuse("max_body is over 2^60 bytes");
-  if (options.token.size() > 1024) refuse("token is over 1024 bytes");
-  if (options.handshake_timeout_ms <= 0) {
-    refuse("handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) + "; it must be above 0");
+  net::check_limits(options, "TcpOptions");
+  if (options.send_buffer < 0 || options.receive_buffer < 0) {
+    throw InvalidArgumentError("TcpOptions::send_buffer and receive_buffer can't be negative");
   }
-  if (options.send_buffer < 0 || options.receive_buffer < 0) refuse("send_buffer and receive_buffer can't be negative");
-  if (options.keepalive_s < 0 || options.keepalive_s > 32767) refuse("keepalive_s must be from 0 to 32767");
-  if (options.user_timeout_ms < 0) refuse("user_timeout_ms can't be negative");
 }
 
 void set_buffers(int socket, const TcpOptions& options, const std::string& where) {

@@ -148,14 +148,6 @@ bool UcxConnection::below_window(std::size_t window) {
   return below;
 }
 
-std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t, const std::shared_ptr<const device::Region>&) {
-  throw std::logic_error("ucx: a connection to " + where_ + " shares no memory; send bodies by value");
-}
-
-bool UcxConnection::retire(std::uint16_t) {
-  throw std::logic_error("ucx: a connection to " + where_ + " shares no memory, so there is no region to retire");
-}
-
 // --- the receiving half ---
 
 std::optional<Incoming> UcxConnection::receive() {
@@ -262,15 +254,6 @@ void UcxConnection::throw_end() {
     if (worker_->in_message()) what += ", in the middle of a message";
   }
   throw ConnectionError(what);
-}
-
-std::shared_ptr<const PeerRegion> UcxConnection::peer_region(std::uint64_t address, int, const InterruptHook&) {
-  throw ProtocolError(where_ + " sent the address " + std::to_string(address) +
-                      ", but this connection shares no memory");
-}
-
-std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
-  throw std::logic_error("ucx: a connection to " + where_ + " reads no memory of its peer");
 }
 
 // --- waiting ---

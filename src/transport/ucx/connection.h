@@ -44,18 +44,11 @@ class UcxConnection final : public Connection {
   Ways ways_of(const device::Region& region) const override {
     return region.kind() == device::RegionKind::kFile ? Ways{} : Connection::ways_of(region);
   }
-  std::optional<std::uint64_t> announce(std::uint16_t number,
-                                        const std::shared_ptr<const device::Region>& region) override;
-  bool retire(std::uint16_t number) override;
   bool flush() override;
   std::uint64_t pushed() const noexcept override { return pushed_.load(std::memory_order_relaxed); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { worker_->receive_into(std::move(memory)); }
-  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
-                                                const InterruptHook& interrupted) override;
-  bool knows_region(std::uint64_t) override { return true; }
-  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
   bool readable() const override;
   bool prepare_sleep() override;

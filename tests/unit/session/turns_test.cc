@@ -66,10 +66,6 @@ class BusyConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 0; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
-    return 0;
-  }
-  bool retire(std::uint16_t) override { return true; }
   std::optional<Incoming> receive() override {
     const auto until = std::chrono::steady_clock::now() + per_message_;
     while (std::chrono::steady_clock::now() < until) {
@@ -82,14 +78,6 @@ class BusyConnection final : public Connection {
   }
   std::uint64_t pushed() const noexcept override { return pushed_; }
   void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
-  std::shared_ptr<const transport::PeerRegion> peer_region(std::uint64_t, int,
-                                                           const transport::InterruptHook&) override {
-    throw std::logic_error("no region was announced");
-  }
-  std::unique_ptr<transport::Reading> read(std::span<const transport::ReadPart>, std::shared_ptr<const void>) override {
-    throw std::logic_error("there are no reads");
-  }
-  bool knows_region(std::uint64_t) override { return true; }
   bool prepare_sleep() override { return false; }
   void wake() override {}
   int descriptor() const noexcept override { return bell_.get(); }
@@ -130,24 +118,12 @@ class QuietConnection final : public Connection {
   std::uint64_t max_body() const noexcept override { return 1 << 20; }
   std::size_t in_flight() override { return 0; }
   bool below_window(std::size_t) override { return true; }
-  std::optional<std::uint64_t> announce(std::uint16_t, const std::shared_ptr<const device::Region>&) override {
-    return 0;
-  }
-  bool retire(std::uint16_t) override { return true; }
   std::optional<Incoming> receive() override {
     if (!std::exchange(asked_, true)) return Incoming{true, kWant, as_bytes(name_)};
     counts_->turns.fetch_add(1);
     return std::nullopt;
   }
   void receive_into(std::shared_ptr<transport::BodyMemory>) override {}
-  std::shared_ptr<const transport::PeerRegion> peer_region(std::uint64_t, int,
-                                                           const transport::InterruptHook&) override {
-    throw std::logic_error("no region was announced");
-  }
-  std::unique_ptr<transport::Reading> read(std::span<const transport::ReadPart>, std::shared_ptr<const void>) override {
-    throw std::logic_error("there are no reads");
-  }
-  bool knows_region(std::uint64_t) override { return true; }
   bool readable() const override { return !asked_; }
   bool prepare_sleep() override { return asked_; }
   void wake() override {}

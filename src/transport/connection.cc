@@ -1,0 +1,30 @@
+#include <stdexcept>
+
+#include "crossdock/core/error.h"
+#include "transport/transport.h"
+
+// What concerns regions, for transports that share no memory. They have no region to be asked for, so only a wrong
+// caller or a wrong peer gets here.
+namespace crossdock::transport {
+
+std::optional<std::uint64_t> Connection::announce(std::uint16_t, const std::shared_ptr<const device::Region>&) {
+  throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
+                         " shares no memory; send bodies by value");
+}
+
+bool Connection::retire(std::uint16_t) {
+  throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
+                         " shares no memory, so there is no region to retire");
+}
+
+std::shared_ptr<const PeerRegion> Connection::peer_region(std::uint64_t address, int, const InterruptHook&) {
+  throw ProtocolError(agreement().peer + " sent the address " + std::to_string(address) + ", but " +
+                      agreement().carrier + " shares no memory");
+}
+
+std::unique_ptr<Reading> Connection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
+  throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
+                         " reads no memory of its peer");
+}
+
+}  // namespace crossdock::transport
