@@ -138,8 +138,8 @@ struct UcxOptions {
   /// The network devices that UCX may use, as in UCX_NET_DEVICES; empty: the interface of the address, and its RDMA
   /// devices.
   std::string net_devices = {};
-  /// Allows reads of the server's memory by the client. UCX then lets every peer read and write all memory of the
-  /// process, whatever was offered: only for networks whose every machine is trusted.
+  /// For reads of the server's memory by the client, which aren't there yet: true is an UnsupportedError. UCX would then
+  /// let every peer read and write all memory of the process, whatever was offered.
   bool remote_reads = false;
   int keepalive_s = 2;  ///< Seconds between probes of an idle connection; 0: UCX's default, 20 s.
   /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default. Also ends the

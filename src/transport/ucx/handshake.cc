@@ -12,6 +12,9 @@ void check_options(const UcxOptions& options) {
   if (options.transports.empty()) {
     throw InvalidArgumentError("UcxOptions::transports is empty: UCX would have none to use; \"all\" allows every one");
   }
+  if (options.remote_reads) {
+    throw UnsupportedError("UcxOptions::remote_reads isn't supported yet: leave it off");
+  }
 }
 
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message) {

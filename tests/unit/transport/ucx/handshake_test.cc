@@ -223,6 +223,8 @@ TEST_F(UcxHandshake, OptionsThatCannotWorkAreRejected) {
   rejects([](UcxOptions& options) { options.keepalive_s = -1; }, "UcxOptions::keepalive_s");
   rejects([](UcxOptions& options) { options.user_timeout_ms = -1; }, "UcxOptions::user_timeout_ms");
   rejects([](UcxOptions& options) { options.transports = ""; }, "UcxOptions::transports");
+  EXPECT_THAT(error_of<UnsupportedError>([] { make_ucx_transport({.remote_reads = true}); }),
+              HasSubstr("UcxOptions::remote_reads isn't supported yet"));
 }
 
 }  // namespace
