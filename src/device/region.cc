@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -69,7 +70,8 @@ void check_readable(int fd, const std::string& where) {
 FileStamp FileStamp::of(int fd) { return stamp_of(inspect(fd, "a file's stamp")); }
 
 Region::~Region() {
-  record_ = {};  // before another mapping can have these addresses
+  attachments_.clear();  // these may use the memory
+  record_ = {};          // before another mapping can have these addresses
   // A recycled mapping doesn't exist in a forked child: another mapping may have its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
   if (kind_ == RegionKind::kDevice) return;
@@ -204,6 +206,20 @@ bool Region::contains(const void* pointer, std::uint64_t size) const noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(pointer);
   const auto start = reinterpret_cast<std::uintptr_t>(data_);
   return data_ != nullptr && at >= start && at - start <= size_ && size <= size_ - (at - start);
+}
+
+std::shared_ptr<void> Region::attachment(const void* key, const std::function<std::shared_ptr<void>()>& make) const {
+  const auto find = [&] {
+    return std::ranges::find(attachments_, key, [](const auto& attached) { return attached.first; });
+  };
+  {
+    const std::lock_guard lock(attachments_mutex_);
+    if (const auto found = find(); found != attachments_.end()) return found->second;
+  }
+  std::shared_ptr<void> made = make();  // outlives the lock below: another thread may have been faster
+  const std::lock_guard lock(attachments_mutex_);
+  if (const auto found = find(); found != attachments_.end()) return found->second;
+  return attachments_.emplace_back(key, std::move(made)).second;
 }
 
 void Region::check_unchanged() const {

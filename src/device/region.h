@@ -2,14 +2,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/bytes.h"
 #include "core/fork.h"
 #include "core/mapping_record.h"
-#include "crossdock/device/driver.h"
 #include "core/unique_fd.h"
+#include "crossdock/device/driver.h"
 
 namespace crossdock::device {
 
@@ -40,10 +44,10 @@ struct FileStamp {
   static FileStamp of(int fd);
 };
 
-/// Memory that can be handed to another process: host memory behind a descriptor, or memory of a device. It is unmapped and closed when the last owner
-/// is dropped, on any thread. A large region is unmapped and closed a moment later, on a thread of the library, so that
-/// the owner doesn't wait for the kernel. Safe to share between threads. After a fork, recycled regions aren't mapped
-/// in the child (MADV_DONTFORK); other regions are.
+/// Memory that can be handed to another process: host memory behind a descriptor, or memory of a device. It is unmapped
+/// and closed when the last owner is dropped, on any thread. A large region is unmapped and closed a moment later, on a
+/// thread of the library, so that the owner doesn't wait for the kernel. Safe to share between threads. After a fork,
+/// recycled regions aren't mapped in the child (MADV_DONTFORK); other regions are.
 class Region {
  public:
   Region(const Region&) = delete;
@@ -91,6 +95,20 @@ class Region {
   /// regions does nothing.
   void check_unchanged() const;
 
+  /// Returns the attachment of `key`: what somebody made of this region, such as its registration with a network.
+  /// Without one, calls `make` and attaches the result.
+  ///
+  /// Lifetime: the region owns its attachments and destroys them just before it gives up its memory, on the thread that
+  /// drops its last owner. An attachment may use the memory. It must not own the region. Don't keep the result longer
+  /// than the region.
+  /// Key: compared by address. The attachment must own the object at that address, or another object could get the same
+  /// address and find it.
+  /// Threads: thread-safe. No lock is held while `make` runs, so it may call anything, this function too. Several
+  /// threads that find no attachment each call `make`. One result is attached and returned to all of them; the others
+  /// are destroyed. Later calls with the same key call nothing.
+  /// Errors: those of `make`, which attach nothing. A null result is attached like any other.
+  std::shared_ptr<void> attachment(const void* key, const std::function<std::shared_ptr<void>()>& make) const;
+
  private:
   friend class RegionWriter;
   friend class Arena;
@@ -109,6 +127,8 @@ class Region {
   MappingRecord record_;  // of a mapping that is read-only here
   std::shared_ptr<Context> context_;
   Buffer memory_;
+  mutable std::mutex attachments_mutex_;
+  mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> attachments_;  // few: one for each network
 };
 
 /// Writes bytes once into a new memfd and freezes it: the one copy of ordinary heap data. It never maps the memfd, so
