@@ -230,4 +230,11 @@ void Region::check_unchanged() const {
   }
 }
 
+std::shared_ptr<const Region> readable(const std::shared_ptr<const Region>& region, const std::string& where) {
+  if (region->data() != nullptr) return region;
+  UniqueFd descriptor(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+  if (!descriptor) throw_errno(errno, "mapping " + where);
+  return Region::adopt(std::move(descriptor), region->kind(), region->size(), {}, where);
+}
+
 }  // namespace crossdock::device

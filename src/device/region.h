@@ -131,6 +131,10 @@ class Region {
   mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> attachments_;  // few: one for each network
 };
 
+/// Returns the region itself, or a read-only mapping of it if this process has none. Throws ResourceError. `where`
+/// names the memory in errors.
+std::shared_ptr<const Region> readable(const std::shared_ptr<const Region>& region, const std::string& where);
+
 /// Writes bytes once into a new memfd and freezes it: the one copy of ordinary heap data. It never maps the memfd, so
 /// no page must be faulted in, and no writable mapping exists when it is sealed. Use it on one thread at a time.
 class RegionWriter {

@@ -32,7 +32,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     region->check_unchanged();
     served = writer.freeze();
     // From here on, only the copy is used: file times are coarse and don't show every change.
-    mapped_copy = readable(served, "the snapshot of " + path);
+    mapped_copy = device::readable(served, "the snapshot of " + path);
     file = ByteSpan(mapped_copy->data() + shift, region->size());
     source = std::make_shared<ipc::MemorySource>(file);
     container = ipc::read_container(*source, path, limits);

@@ -1,29 +1,17 @@
 #include "session/published_table.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
-#include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
 
 namespace crossdock::session {
 
-std::shared_ptr<const device::Region> readable(const std::shared_ptr<const device::Region>& region,
-                                               const std::string& where) {
-  if (region->data() != nullptr) return region;
-  UniqueFd descriptor(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
-  if (!descriptor) throw_errno(errno, "mapping " + where);
-  return device::Region::adopt(std::move(descriptor), region->kind(), region->size(), {}, where);
-}
-
 const std::vector<std::shared_ptr<const device::Region>>& PublishedTable::readable_regions() const {
   if (readable_.size() != regions.size()) {
     std::vector<std::shared_ptr<const device::Region>> all;
-    for (const auto& region : regions) all.push_back(readable(region, "memory of a published table"));
+    for (const auto& region : regions) all.push_back(device::readable(region, "memory of a published table"));
     readable_ = std::move(all);
   }
   return readable_;

@@ -65,10 +65,6 @@ struct PublishedTable {
   mutable std::vector<std::shared_ptr<const device::Region>> readable_;
 };
 
-/// Returns the region itself, or a read-only mapping of it if this process has none. Throws ResourceError.
-std::shared_ptr<const device::Region> readable(const std::shared_ptr<const device::Region>& region,
-                                               const std::string& where);
-
 /// Adds messages to a table under construction.
 class TableBuilder {
  public:

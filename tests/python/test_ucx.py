@@ -30,6 +30,21 @@ def test_a_table_crosses() -> None:
 
 
 @pytest.mark.usefixtures("_ucx")
+def test_columns_are_read_alone() -> None:
+    table = pa.table({f"c{i}": [float(i)] * 100_000 for i in range(8)})
+    with xd.serve({"numbers": table}, "ucx://127.0.0.1:0") as server, xd.connect(server.uri) as client:
+        assert pa.table(client.get("numbers", columns=["c3"])) == table.select(["c3"])
+        assert pa.table(client.get("numbers")) == table
+        by_way = {one["way"]: one for one in server.stats()["consumers"]}
+        assert by_way["read"]["bytes_by_value"] == 0
+        assert by_way["message"]["bytes_by_value"] == table.nbytes
+    with xd.serve({"numbers": table}, "ucx://127.0.0.1:0") as server, xd.connect(server.uri, way="read") as client:
+        assert pa.table(client.get("numbers")) == table
+        with pytest.raises(xd.UnsupportedError, match="map"):
+            xd.connect(server.uri, way="map").list()
+
+
+@pytest.mark.usefixtures("_ucx")
 def test_files_and_memory_of_devices_are_sent_from_copies(tmp_path, script) -> None:
     program = script(
         """

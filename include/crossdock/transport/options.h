@@ -138,9 +138,11 @@ struct UcxOptions {
   /// The network devices that UCX may use, as in UCX_NET_DEVICES; empty: the interface of the address, and its RDMA
   /// devices.
   std::string net_devices = {};
-  /// For reads of the server's memory by the client, which aren't there yet: true is an UnsupportedError. UCX would then
-  /// let every peer read and write all memory of the process, whatever was offered.
+  /// For peers strictly as specified, which aren't supported yet: true is an UnsupportedError. UCX would then let every
+  /// peer read and write all memory of the process. Reads between two ends of Crossdock don't need it.
   bool remote_reads = false;
+  /// Limits the regions of one connection's peer that may be known at once, for reads.
+  std::uint32_t max_regions = 65536;
   int keepalive_s = 2;  ///< Seconds between probes of an idle connection; 0: UCX's default, 20 s.
   /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default. Also ends the
   /// connection to a peer that is alive but doesn't read. Versions before 1.22 don't know it.

@@ -67,6 +67,7 @@ Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome,
                         .free_data = welcome.free_data,
                         .role = wishes.role,
                         .ways = wishes.ways,
+                        .wants_parts = wishes.wants_parts,
                         .peer = where}};
 }
 

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "transport/internal/handshake_queue.h"
+#include "transport/internal/ways.h"
 
 namespace crossdock::transport::net {
 namespace {
@@ -24,6 +25,19 @@ bool read_preamble(ByteSpan record, Preamble* preamble) noexcept {
 }
 
 }  // namespace
+
+std::uint64_t features_of(const ConnectOptions& wishes, Ways have, const std::string& where) {
+  const Ways ways = agreed_ways(wishes.ways, have, where);
+  return (ways.has(Way::kRead) ? kFeatureReads : 0) | (ways.has(Way::kMessage) ? 0 : kFeatureNoBodies) |
+         (wishes.wants_parts ? kFeatureWantsParts : 0);
+}
+
+ConnectOptions agreed_wishes(ChannelRole role, std::uint64_t client_features, std::uint64_t server_features) {
+  ConnectOptions agreed{.role = role, .ways = {}, .wants_parts = (client_features & kFeatureWantsParts) != 0};
+  if ((client_features & server_features & kFeatureReads) != 0) agreed.ways = Way::kRead;
+  if ((client_features & kFeatureNoBodies) == 0) agreed.ways = agreed.ways | Way::kMessage;
+  return agreed;
+}
 
 ClientHandshake::ClientHandshake(const Hello& hello, std::string token, const HandshakeNames& names, std::string where)
     : token_(std::move(token)),

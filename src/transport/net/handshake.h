@@ -24,6 +24,13 @@ struct HandshakeNames {
   std::string_view server_role;
 };
 
+/// Returns the features that say what a client wishes; its transport has the ways `have`. Throws UnsupportedError if it
+/// wants none of these; `where` names the server.
+std::uint64_t features_of(const ConnectOptions& wishes, Ways have, const std::string& where);
+/// Returns what both ends agreed on, for introduce(): the client's role, the ways, and whether it wants parts. The ways
+/// may be none.
+ConnectOptions agreed_wishes(ChannelRole role, std::uint64_t client_features, std::uint64_t server_features);
+
 /// The client's end.
 class ClientHandshake {
  public:

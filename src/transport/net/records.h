@@ -23,6 +23,10 @@ inline constexpr std::uint64_t kFeatureCancel = 4;         ///< Knows an End of 
 inline constexpr std::uint64_t kFeatureChecksums = 8;      ///< Knows the checksums of frames.
 /// Requests checksums: they are used if both ends know them and one requests them.
 inline constexpr std::uint64_t kFeatureAsksForChecksums = 16;
+/// A server: lets its memory be read. A client: reads it.
+inline constexpr std::uint64_t kFeatureReads = 32;
+inline constexpr std::uint64_t kFeatureWantsParts = 64;  ///< A client: wants some columns of each batch only.
+inline constexpr std::uint64_t kFeatureNoBodies = 128;   ///< A client: accepts no bodies by value.
 
 /// The protection of the connection after the handshake.
 enum class Mode : std::uint32_t { kPlain = 0, kTls = 1 };

@@ -16,8 +16,9 @@ constexpr int kMessagesPerTurn = 1024;
 }  // namespace
 
 ClosingEnd::ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
-                       std::uint64_t sent, std::uint64_t taken)
-    : worker_(std::move(worker)),
+                       std::shared_ptr<const OfferedMemory> offered, std::uint64_t sent, std::uint64_t taken)
+    : offered_(std::move(offered)),
+      worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
       until_(until),
       sent_(sent),
@@ -39,13 +40,16 @@ bool ClosingEnd::step() {
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     const std::optional<Received> got = worker_->take();
     if (!got) break;
+    if (got->kind != MessageKind::kControl) continue;
+    ReadRequest request;
+    if (offered_ != nullptr && decode(got->bytes, &request)) offered_->answer(*endpoint_, got->bytes);
     Control control;
-    if (got->kind != MessageKind::kControl || !decode(got->bytes, &control)) continue;
+    if (!decode(got->bytes, &control)) continue;
     if (control.kind == ControlKind::kTaken) taken_ = control.number;
     if (control.kind == ControlKind::kGoodbye) peer_left_ = true;
   }
   if (failed || peer_left_) return true;
-  if (until_ == Until::kPeerGone || !goodbye_sent_ || worker_->operations() > 0) return false;
+  if (until_ == Until::kPeerGone || until_ == Until::kLeft || !goodbye_sent_ || worker_->sends() > 0) return false;
   return until_ == Until::kSent || taken_ >= sent_;
 }
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <optional>
 
-#include "endpoint.h"
+#include "offered_memory.h"
 #include "transport/internal/accept_poll.h"
 
 namespace crossdock::transport::ucx {
@@ -24,12 +24,14 @@ class ClosingEnd {
   enum class Until : std::uint8_t {
     kSent,      ///< The network has every message.
     kTaken,     ///< The peer has acknowledged every message.
+    kLeft,      ///< Nothing else: the peer may still read memory of this end. It is told that this end closes.
     kPeerGone,  ///< Nothing else: the peer is to close the connection.
   };
 
-  /// `sent` messages were sent, and the peer has taken `taken` of them. Sends a goodbye, unless `until` is kPeerGone.
-  ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until, std::uint64_t sent = 0,
-             std::uint64_t taken = 0);
+  /// The peer may read `offered` until the end. `sent` messages were sent, and the peer has taken `taken` of
+  /// them. Sends a goodbye, unless `until` is kPeerGone.
+  ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
+             std::shared_ptr<const OfferedMemory> offered = nullptr, std::uint64_t sent = 0, std::uint64_t taken = 0);
 
   /// Makes progress, and drops what arrives. Returns whether it is time to destroy this.
   bool over() noexcept;
@@ -43,6 +45,7 @@ class ClosingEnd {
  private:
   bool step();
 
+  std::shared_ptr<const OfferedMemory> offered_;  // may be null
   std::shared_ptr<Worker> worker_;
   std::unique_ptr<Endpoint> endpoint_;  // destroyed first
   Until until_;

@@ -10,7 +10,6 @@
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "transport/internal/deadline.h"
-#include "transport/internal/ways.h"
 
 namespace crossdock::transport::ucx {
 namespace {
@@ -93,13 +92,11 @@ std::unique_ptr<Connection> connect_to(UcxContexts& contexts, const std::string&
   if (to.host == "*")
     throw UriError("ucx:" + address + " stands for every address of a machine: give the address to connect to");
   const std::string where = to_uri(kScheme, to.host.empty() ? "127.0.0.1" : to.host, to.port);
-  const ConnectOptions agreed{
-      .role = wishes.role, .ways = agreed_ways(wishes.ways, Way::kMessage, where), .wants_parts = wishes.wants_parts};
   const Deadline deadline(where, timeout_ms, interrupted);
-  const net::Hello hello{.features = kOwnFeatures,
+  const net::Hello hello{.features = kOwnFeatures | net::features_of(wishes, kWays, where),
                          .max_message = options.max_message,
                          .max_body = options.max_body,
-                         .role = static_cast<std::uint32_t>(agreed.role),
+                         .role = static_cast<std::uint32_t>(wishes.role),
                          .has_token = !options.token.empty(),
                          .nonce = net::make_nonce()};
   net::ClientHandshake handshake(hello, options.token, kNames, where);
@@ -114,6 +111,12 @@ std::unique_ptr<Connection> connect_to(UcxContexts& contexts, const std::string&
   }
   if (!handshake.complete()) {
     throw HandshakeError(where + " closed the connection instead of answering: is it a Crossdock server?");
+  }
+  const ConnectOptions agreed = net::agreed_wishes(wishes.role, hello.features, handshake.welcome().features);
+  if (agreed.ways.empty()) {
+    throw UnsupportedError("bodies can't reach this client of " + where +
+                           " in the way that it wants (read): this server is of a version that doesn't let its "
+                           "memory be read");
   }
   return std::make_unique<UcxConnection>(std::move(made.worker), std::move(made.endpoint),
                                          introduce(hello, handshake.welcome(), handshake.welcome(), agreed, where),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <stdexcept>
 
 #include "transport/net/records.h"
@@ -27,6 +28,38 @@ Agreement agreement_of(const Introduction& introduction) {
   return agreement;
 }
 
+/// Reads that were begun together.
+class UcxReading final : public Reading {
+ public:
+  UcxReading(const std::shared_ptr<Worker>& worker, std::shared_ptr<const Outcome> outcome)
+      : where_(worker->where()), worker_(worker), outcome_(std::move(outcome)) {}
+
+  bool done() override {
+    const std::shared_ptr<Worker> worker = worker_.lock();
+    if (!outcome_->over() && worker != nullptr) worker->progress();
+    if (!outcome_->over()) return false;
+    const ucs_status_t status = outcome_->status();
+    if (status == UCS_OK) return true;
+    throw ConnectionError("the connection to " + where_ + " ended in the middle of a read" +
+                          (worker == nullptr ? "" : ": " + worker->context().library().text(status)));
+  }
+
+ private:
+  const std::string where_;
+  const std::weak_ptr<Worker> worker_;  // a reading must not keep UCX from its end
+  const std::shared_ptr<const Outcome> outcome_;
+};
+
+/// A read of memory that the peer hasn't offered.
+class RefusedReading final : public Reading {
+ public:
+  explicit RefusedReading(std::string why) : why_(std::move(why)) {}
+  bool done() override { throw ProtocolError(why_); }
+
+ private:
+  const std::string why_;
+};
+
 }  // namespace
 
 UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint,
@@ -39,6 +72,7 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
       closing_(std::move(closing)),
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
+      regions_(where_, options.max_regions),
       quantum_(kQuietMessages) {
   endpoint_->limit_copies(options.queue_bytes);
 }
@@ -46,9 +80,10 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
 UcxConnection::~UcxConnection() {
   if (fork_.in_child()) return;  // the parent continues: UCX's objects are its own
   try {
-    const auto until = closing_ ? ClosingEnd::Until::kTaken : ClosingEnd::Until::kSent;
-    auto end =
-        std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, sent_.load(), peer_taken_.load());
+    auto until = closing_ ? ClosingEnd::Until::kTaken : ClosingEnd::Until::kSent;
+    if (closing_ && !failure_ && !offered_->empty()) until = ClosingEnd::Until::kLeft;
+    auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
+                                            peer_taken_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;
     end->wait();
   } catch (const std::exception&) {
@@ -123,9 +158,9 @@ void UcxConnection::throw_gone() {
 bool UcxConnection::flush() {
   fork_.check(kWhat);
   if (gone_.load(std::memory_order_relaxed) || endpoint_->failure()) throw_gone();
-  if (worker_->operations() == 0) return true;
+  if (worker_->sends() == 0) return true;
   worker_->push();
-  return worker_->operations() == 0;
+  return worker_->sends() == 0;
 }
 
 std::size_t UcxConnection::in_flight() {
@@ -148,10 +183,66 @@ bool UcxConnection::below_window(std::size_t window) {
   return below;
 }
 
+std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
+                                                     const std::shared_ptr<const device::Region>& region) {
+  if (!agreement_.ways.has(Way::kRead)) return Connection::announce(number, region);
+  fork_.check(kWhat);
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  const std::uint64_t base = offered_->add(number, region);
+  try {
+    if (endpoint_->send_control(encode(RegionAnnouncement{.number = number, .base = base, .size = region->size()}))) {
+      return base;
+    }
+  } catch (const ConnectionError&) {
+    throw_gone();
+  }
+  offered_->remove(number);
+  return std::nullopt;
+}
+
+bool UcxConnection::retire(std::uint16_t number) {
+  if (!agreement_.ways.has(Way::kRead)) return Connection::retire(number);
+  fork_.check(kWhat);
+  offered_->check(number);
+  try {
+    if (!endpoint_->send_control(encode(Control{ControlKind::kRetire, number}))) return false;
+  } catch (const ConnectionError&) {
+    throw_gone();
+  }
+  offered_->remove(number);
+  return true;
+}
+
 // --- the receiving half ---
+
+std::shared_ptr<const PeerRegion> UcxConnection::peer_region(std::uint64_t address, int timeout_ms,
+                                                             const InterruptHook& interrupted) {
+  if (!agreement_.ways.has(Way::kRead)) return Connection::peer_region(address, timeout_ms, interrupted);
+  return regions_.at(address);
+}
+
+std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
+  if (!agreement_.ways.has(Way::kRead)) return Connection::read(parts, std::move(keep));
+  fork_.check(kWhat);
+  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  for (const ReadPart& part : parts) {
+    if (regions_.find(part.address, part.length) != nullptr) continue;
+    return std::make_unique<RefusedReading>("a read of " + std::to_string(part.length) + " bytes at address " +
+                                            std::to_string(part.address) + " is outside every region that " + where_ +
+                                            " has announced");
+  }
+  try {
+    auto outcome = endpoint_->ask(parts, std::move(keep));
+    if (outcome == nullptr) return nullptr;
+    return std::make_unique<UcxReading>(worker_, std::move(outcome));
+  } catch (const ConnectionError&) {
+    throw_gone();
+  }
+}
 
 std::optional<Incoming> UcxConnection::receive() {
   fork_.check(kWhat);
+  ended_reads_ = worker_->ended_reads();
   if (failure_) throw_error(failure_->first, failure_->second);
   try {
     return take();
@@ -196,6 +287,9 @@ std::optional<Incoming> UcxConnection::take() {
 }
 
 void UcxConnection::on_control(ByteSpan message) {
+  RegionAnnouncement region;
+  if (decode(message, &region)) return regions_.add(region.number, region.base, region.size);
+  if (message.size() > kControlBytes && kind_of(message) == ControlKind::kRead) return answer(message);
   Control control;
   if (!decode(message, &control)) {
     throw ProtocolError(where_ + " sent a control message of " + std::to_string(message.size()) +
@@ -213,6 +307,22 @@ void UcxConnection::on_control(ByteSpan message) {
       goodbye_.store(true, std::memory_order_relaxed);
       gone_.store(true, std::memory_order_relaxed);
       return;
+    case ControlKind::kRetire:
+      if (control.number > std::numeric_limits<std::uint16_t>::max()) {
+        throw ProtocolError(where_ + " retired region " + std::to_string(control.number) + "; numbers have 16 bits");
+      }
+      return regions_.remove(static_cast<std::uint16_t>(control.number));
+    case ControlKind::kRegion:
+    case ControlKind::kRead: return;  // have layouts of their own
+  }
+}
+
+void UcxConnection::answer(ByteSpan request) {
+  try {
+    offered_->answer(*endpoint_, request);
+  } catch (const ProtocolError& error) {
+    throw ProtocolError(where_ + ": " + error.what());
+  } catch (const ConnectionError&) {  // receive() says so after the last message
   }
 }
 
@@ -273,8 +383,8 @@ bool UcxConnection::news() const {
     room_told_ = true;
     return true;
   }
-  return failure_.has_value() || worker_->ready() || gone_.load(std::memory_order_relaxed) ||
-         endpoint_->failure().has_value();
+  return failure_.has_value() || worker_->ready() || worker_->ended_reads() != ended_reads_ ||
+         gone_.load(std::memory_order_relaxed) || endpoint_->failure().has_value();
 }
 
 bool UcxConnection::readable() const {

@@ -13,7 +13,9 @@
 #include "core/fork.h"
 #include "crossdock/core/error.h"
 #include "endpoint.h"
+#include "offered_memory.h"
 #include "transport/internal/handshake.h"
+#include "transport/net/announced_regions.h"
 #include "transport/transport.h"
 
 namespace crossdock::transport::ucx {
@@ -44,11 +46,20 @@ class UcxConnection final : public Connection {
   Ways ways_of(const device::Region& region) const override {
     return region.kind() == device::RegionKind::kFile ? Ways{} : Connection::ways_of(region);
   }
+  std::optional<std::uint64_t> announce(std::uint16_t number,
+                                        const std::shared_ptr<const device::Region>& region) override;
+  bool retire(std::uint16_t number) override;
   bool flush() override;
   std::uint64_t pushed() const noexcept override { return pushed_.load(std::memory_order_relaxed); }
 
   std::optional<Incoming> receive() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { worker_->receive_into(std::move(memory)); }
+
+  /// The peer announces a region before the first message that names it, and UCX keeps this order: there is nothing to
+  /// wait for.
+  std::shared_ptr<const PeerRegion> peer_region(std::uint64_t address, int timeout_ms,
+                                                const InterruptHook& interrupted) override;
+  std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
   bool readable() const override;
   bool prepare_sleep() override;
@@ -64,6 +75,7 @@ class UcxConnection final : public Connection {
 
   std::optional<Incoming> take();
   void on_control(ByteSpan message);
+  void answer(ByteSpan request);
   void taken(std::uint64_t messages);
   void acknowledge();
   bool has_ended() const noexcept;
@@ -78,6 +90,7 @@ class UcxConnection final : public Connection {
   const std::uint64_t body_limit_;
   const std::string where_;
   const std::shared_ptr<ClosingEnds> closing_;
+  const std::shared_ptr<OfferedMemory> offered_ = std::make_shared<OfferedMemory>();
   std::shared_ptr<Worker> worker_;
   std::unique_ptr<Endpoint> endpoint_;
 
@@ -91,7 +104,9 @@ class UcxConnection final : public Connection {
   std::uint64_t told_window_ = 0;  // of the sending half
 
   // Of the receiving half:
-  std::uint64_t received_ = 0;  // messages, in total
+  net::AnnouncedRegions regions_;  // the peer's
+  std::size_t ended_reads_ = 0;    // as of the last receive()
+  std::uint64_t received_ = 0;     // messages, in total
   std::uint64_t acknowledged_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;
   std::uint64_t quantum_;             // maximum of messages that are taken without telling the peer

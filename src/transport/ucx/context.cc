@@ -48,7 +48,7 @@ void configure(Config& config, const UcxLibrary& library, const UcxOptions& opti
 
 UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptions& options, sa_family_t family,
                        const std::string& net_devices)
-    : library_(std::move(library)), remote_reads_(options.remote_reads) {
+    : library_(std::move(library)) {
   library_->check_fork();
   if (family == AF_INET6 && !library_->is_at_least(1, 22)) {
     throw UnsupportedError("ucx: IPv6 needs UCX 1.22 or later, and " + library_->path() + " is " + library_->version() +
@@ -60,7 +60,7 @@ UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptio
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
-  if (remote_reads_) params.features |= UCP_FEATURE_RMA;
+  if (options.remote_reads) params.features |= UCP_FEATURE_RMA;
   params.mt_workers_shared = 1;  // each connection's worker may be used by another thread
   const BlockedSignals blocked;  // for the thread that UCX starts
   library_->check(api().init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
@@ -68,7 +68,10 @@ UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptio
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_THREAD_MODE;
   const ucs_status_t status = api().context_query(context_, &attributes);
-  if (status == UCS_OK && attributes.thread_mode == UCS_THREAD_MODE_MULTI) return;
+  if (status == UCS_OK && attributes.thread_mode == UCS_THREAD_MODE_MULTI) {
+    if (options.remote_reads) registrations_ = std::make_shared<Registrations>(library_, context_);
+    return;
+  }
   api().cleanup(context_);
   library_->check(status, "asking UCX for its support of threads");
   throw UnsupportedError("ucx: " + library_->path() +
@@ -76,7 +79,9 @@ UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptio
 }
 
 UcxContext::~UcxContext() {
-  if (!library_->in_child()) api().cleanup(context_);
+  if (library_->in_child()) return;
+  if (registrations_) registrations_->close();
+  api().cleanup(context_);
 }
 
 UcxContexts::UcxContexts(UcxOptions options)

@@ -10,6 +10,7 @@
 
 #include "crossdock/transport/options.h"
 #include "library.h"
+#include "registrations.h"
 #include "transport/internal/socket_address.h"
 
 namespace crossdock::transport::ucx {
@@ -31,12 +32,14 @@ class UcxContext {
   const UcxLibrary& library() const noexcept { return *library_; }
   const Api& api() const noexcept { return library_->api(); }
   /// Whether every peer may read and write this process's memory.
-  bool remote_reads() const noexcept { return remote_reads_; }
+  bool remote_reads() const noexcept { return registrations_ != nullptr; }
+  /// The memory that peers read; null unless remote_reads().
+  const std::shared_ptr<Registrations>& registrations() const noexcept { return registrations_; }
 
  private:
   const std::shared_ptr<const UcxLibrary> library_;
-  const bool remote_reads_;
   ucp_context_h context_ = nullptr;
+  std::shared_ptr<Registrations> registrations_;
 };
 
 /// The contexts of one transport: one for each family and set of network devices that its addresses need. Thread-safe.

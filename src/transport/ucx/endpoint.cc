@@ -1,15 +1,19 @@
 #include "endpoint.h"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
+#include "control.h"
 #include "crossdock/core/error.h"
-#include "remote_memory.h"
+#include "remote_key.h"
 
 namespace crossdock::transport::ucx {
 namespace {
 
 constexpr std::size_t kMaxOperations = 4096;  // under way at once
+constexpr std::size_t kMaxAsked = 64;         // requests for bytes of the peer's memory, before another group of them
 
 ucp_request_param_t params_for(Operation& operation) {
   ucp_request_param_t params{};
@@ -22,14 +26,20 @@ ucp_request_param_t params_for(Operation& operation) {
   return params;
 }
 
-}  // namespace
+/// The parts of an operation as arguments of UCX's calls.
+struct Gather {
+  Gather(const Operation& operation, ucp_request_param_t* params) {
+    if (operation.parts.empty()) return;
+    const bool one = operation.parts.size() == 1;
+    buffer = one ? operation.parts[0].buffer : operation.parts.data();
+    count = one ? operation.parts[0].length : operation.parts.size();
+    if (!one) params->datatype = ucp_dt_make_iov();
+  }
+  const void* buffer = nullptr;
+  std::size_t count = 0;
+};
 
-bool RemoteRead::done() const {
-  const ucs_status_t status = outcome_->load(std::memory_order_acquire);
-  if (status == UCS_INPROGRESS) return false;
-  worker_->context().library().check(status, "reading memory of " + worker_->where());
-  return true;
-}
+}  // namespace
 
 std::unique_ptr<Endpoint> Endpoint::connect(std::shared_ptr<Worker> worker, const SocketAddress& address) {
   ucp_ep_params_t params{};
@@ -110,12 +120,17 @@ bool Endpoint::send_active(MessageKind kind, ByteSpan head, ByteSpan tail) {
   const Worker::Lock lock(*worker_);
   check_usable();
   if (!(kind == MessageKind::kControl ? has_operation() : has_room(head.size() + tail.size()))) return false;
+  post_active(kind, head, tail);
+  return true;
+}
+
+/// Sends an active message without asking whether there is room. The caller holds the worker's lock.
+void Endpoint::post_active(MessageKind kind, ByteSpan head, ByteSpan tail) {
   Operation& operation = worker_->operations_.begin_copy(head, tail);
   start(operation, [&](const ucp_request_param_t& params) {
     return worker_->context().api().am_send_nbx(state_.endpoint, static_cast<unsigned>(kind), nullptr, 0,
                                                 operation.copy.data(), operation.copy.size(), &params);
   });
-  return true;
 }
 
 bool Endpoint::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) {
@@ -136,32 +151,65 @@ bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std
   if (!has_room(0)) return false;
   Operation& operation = worker_->operations_.begin_gather(parts, std::move(keep));
   start(operation, [&](ucp_request_param_t params) {
-    const void* buffer = operation.parts.data();
-    std::size_t count = operation.parts.size();
-    if (count > 1) {
-      params.datatype = ucp_dt_make_iov();
-    } else {
-      buffer = count == 1 ? operation.parts[0].buffer : nullptr;
-      count = count == 1 ? operation.parts[0].length : 0;
-    }
-    return worker_->context().api().tag_send_nbx(state_.endpoint, buffer, count, tag, &params);
+    const Gather bytes(operation, &params);
+    return worker_->context().api().tag_send_nbx(state_.endpoint, bytes.buffer, bytes.count, tag, &params);
   });
   return true;
 }
 
-std::optional<RemoteRead> Endpoint::read(const RemoteKey& key, std::uint64_t address, void* to, std::size_t size,
-                                         std::shared_ptr<const void> keep) {
+void Endpoint::send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  Operation& operation = worker_->operations_.begin_gather(parts, std::move(keep));
+  operation.id = request;
+  start(operation, [&](ucp_request_param_t params) {
+    const Gather bytes(operation, &params);
+    return worker_->context().api().am_send_nbx(state_.endpoint, kAnswerId, &operation.id, sizeof operation.id,
+                                                bytes.buffer, bytes.count, &params);
+  });
+}
+
+std::shared_ptr<const Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  if (!has_operation() || worker_->reads_.count() >= kMaxAsked) return nullptr;
+  std::vector<ReadPart> asked;
+  std::ranges::copy_if(parts, std::back_inserter(asked), [](const ReadPart& part) { return part.length > 0; });
+  const std::size_t requests = (asked.size() + kMaxPartsOfRead - 1) / kMaxPartsOfRead;
+  auto outcome = std::make_shared<Outcome>(requests);
+  for (std::span<const ReadPart> left = asked; !left.empty();) {
+    const auto next = left.first(std::min(left.size(), kMaxPartsOfRead));
+    const std::uint64_t id = worker_->reads_.begin(next, outcome, keep);
+    try {
+      post_active(MessageKind::kControl, encode_read(id, next), {});
+    } catch (...) {
+      worker_->reads_.cancel(id);
+      throw;
+    }
+    left = left.subspan(next.size());
+  }
+  return outcome;
+}
+
+std::shared_ptr<const Outcome> Endpoint::read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep) {
   if (!worker_->context().remote_reads()) throw std::logic_error("this ucx context doesn't allow remote reads");
   const Worker::Lock lock(*worker_);
   check_usable();
-  if (!has_room(0)) return std::nullopt;
-  auto outcome = std::make_shared<Outcome>(UCS_INPROGRESS);
-  Operation& operation = worker_->operations_.begin_gather({}, std::move(keep));
-  operation.outcome = outcome;
-  start(operation, [&](const ucp_request_param_t& params) {
-    return worker_->context().api().get_nbx(state_.endpoint, to, size, address, key.get(), &params);
-  });
-  return RemoteRead(worker_, std::move(outcome));
+  // The first of a group decides: a body may have more parts than there is room for at once.
+  if (!has_operation()) return nullptr;
+  auto outcome = std::make_shared<Outcome>(parts.size());
+  for (const RemotePart& part : parts) {
+    if (part.size == 0) {
+      outcome->end(UCS_OK);
+      continue;
+    }
+    Operation& operation = worker_->operations_.begin_read(outcome, keep);
+    start(operation, [&](const ucp_request_param_t& params) {
+      return worker_->context().api().get_nbx(state_.endpoint, part.to, part.size, part.address, part.key->get(),
+                                              &params);
+    });
+  }
+  return outcome;
 }
 
 std::optional<std::string> Endpoint::failure() const {
@@ -184,7 +232,7 @@ void Endpoint::finish() {
   const Worker::Lock lock(*worker_);
   if (flush_ != nullptr) return;
   check_usable();
-  auto outcome = std::make_shared<Outcome>(UCS_INPROGRESS);
+  auto outcome = std::make_shared<Outcome>(1);
   Operation& operation = worker_->operations_.begin();
   operation.outcome = outcome;
   flush_ = std::move(outcome);
@@ -197,7 +245,7 @@ void Endpoint::finish() {
 
 bool Endpoint::flushed() const {
   const Worker::Lock lock(*worker_);
-  return flush_ != nullptr && flush_->load(std::memory_order_acquire) != UCS_INPROGRESS;
+  return flush_ != nullptr && flush_->over();
 }
 
 }  // namespace crossdock::transport::ucx

@@ -16,19 +16,12 @@ namespace crossdock::transport::ucx {
 
 class RemoteKey;
 
-/// A read of the peer's memory that is under way. Dropping it forgets the read, which may still write to its memory.
-class RemoteRead {
- public:
-  /// Returns true once all bytes are there. Worker::progress() moves it on. Throws ConnectionError if the read failed.
-  /// Thread-safe.
-  bool done() const;
-
- private:
-  friend class Endpoint;
-  RemoteRead(std::shared_ptr<const Worker> worker, std::shared_ptr<const Outcome> outcome)
-      : worker_(std::move(worker)), outcome_(std::move(outcome)) {}
-  std::shared_ptr<const Worker> worker_;
-  std::shared_ptr<const Outcome> outcome_;
+/// Bytes of the peer's memory, and where they go.
+struct RemotePart {
+  const RemoteKey* key = nullptr;
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  void* to = nullptr;
 };
 
 /// One end of a connection: the sending half. The worker's progress() moves on what is under way, and so learns of the
@@ -63,10 +56,17 @@ class Endpoint {
   /// Whether there is room for a message of `bytes` that is copied.
   bool room_for(std::size_t bytes) const;
 
-  /// Begins to read `size` bytes at `address` of the peer's memory. `keep` holds the memory at `to`, as in send_body().
-  /// Null: no room. Throws as the sends do; std::logic_error unless the context allows remote reads.
-  std::optional<RemoteRead> read(const RemoteKey& key, std::uint64_t address, void* to, std::size_t size,
-                                 std::shared_ptr<const void> keep);
+  /// Sends the answer to the peer's request for bytes of our memory, as send_body() does. Returns nothing: the limit of
+  /// operations doesn't apply.
+  void send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
+  /// Asks the peer for bytes of its memory. They are written to `parts`, which `keep` holds, as in send_body(). Returns
+  /// the outcome; the worker's progress() moves it on. Null: no room. Throws as the sends do.
+  std::shared_ptr<const Outcome> ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
+
+  /// Begins to read parts of the peer's memory. `keep` holds the memory that is written, as in send_body(). The
+  /// worker's progress() moves the reads on. Null: no room. Throws as the sends do; std::logic_error unless the context
+  /// allows remote reads.
+  std::shared_ptr<const Outcome> read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep);
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;
@@ -89,6 +89,7 @@ class Endpoint {
   bool has_room(std::size_t bytes) const;
   void check_usable() const;
   bool send_active(MessageKind kind, ByteSpan head, ByteSpan tail);
+  void post_active(MessageKind kind, ByteSpan head, ByteSpan tail);
   template <typename Start>
   void start(Operation& operation, Start start);
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include "control.h"
 #include "crossdock/core/error.h"
 #include "transport/net/limits.h"
 
 namespace crossdock::transport::ucx {
+
 void check_options(const UcxOptions& options) {
   net::check_limits(options, "UcxOptions");
   if (options.transports.empty()) {
@@ -19,7 +21,7 @@ void check_options(const UcxOptions& options) {
 
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message) {
   return {.max_untagged = max_message,
-          .max_control = net::kMaxRecord,
+          .max_control = std::max(net::kMaxRecord, kMaxControlBytes),
           .max_tagged = std::max(max_message, options.max_body)};
 }
 

@@ -15,9 +15,11 @@ namespace crossdock::transport::ucx {
 inline constexpr std::string_view kScheme = "ucx";
 inline constexpr net::HandshakeNames kNames = {
     .options = "UcxOptions", .client_role = "crossdock ucx 1 client", .server_role = "crossdock ucx 1 server"};
-/// The features that this end offers in a handshake. There are no checksums: UCX's messages have none of ours.
+/// The features that both ends offer in a handshake. There are no checksums: UCX's messages have none of ours.
 inline constexpr std::uint64_t kOwnFeatures =
     net::kFeatureErrorMessages | net::kFeatureCountedLeases | net::kFeatureCancel;
+
+inline constexpr Ways kWays = Way::kRead | Way::kMessage;  ///< Of this transport.
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const UcxOptions& options);

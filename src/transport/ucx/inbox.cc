@@ -27,31 +27,24 @@ std::shared_ptr<std::byte> allocate(std::uint64_t size) {
 
 }  // namespace
 
+template <MessageKind kKind>
+void Inbox::handle() {
+  worker_.handle_messages(
+      static_cast<unsigned>(kKind),
+      [](void* self, const void*, std::size_t, void* data, std::size_t size, const ucp_am_recv_param_t* param) {
+        return on_message(self, data, size, param, kKind);
+      },
+      this);
+}
+
 Inbox::Inbox(WorkerHandle& worker, const ReceiveLimits& limits, const std::string& where)
     : worker_(worker), limits_(limits), where_(where) {
-  handle(MessageKind::kUntagged, [](void* self, const void* header, std::size_t header_size, void* data,
-                                    std::size_t size, const ucp_am_recv_param_t* param) {
-    return on_message(self, header, header_size, data, size, param, MessageKind::kUntagged);
-  });
-  handle(MessageKind::kControl, [](void* self, const void* header, std::size_t header_size, void* data,
-                                   std::size_t size, const ucp_am_recv_param_t* param) {
-    return on_message(self, header, header_size, data, size, param, MessageKind::kControl);
-  });
+  handle<MessageKind::kUntagged>();
+  handle<MessageKind::kControl>();
 }
 
-void Inbox::handle(MessageKind kind, ucp_am_recv_callback_t callback) {
-  ucp_am_handler_param_t param{};
-  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  param.id = static_cast<unsigned>(kind);
-  param.flags = UCP_AM_FLAG_WHOLE_MSG;
-  param.cb = callback;
-  param.arg = this;
-  worker_.library().check(worker_.api().worker_set_am_recv_handler(worker_.get(), &param), "setting a message handler");
-}
-
-ucs_status_t Inbox::on_message(void* self, const void*, std::size_t, void* data, std::size_t size,
-                               const ucp_am_recv_param_t* param, MessageKind kind) noexcept {
+ucs_status_t Inbox::on_message(void* self, void* data, std::size_t size, const ucp_am_recv_param_t* param,
+                               MessageKind kind) noexcept {
   Inbox& inbox = *static_cast<Inbox*>(self);
   try {
     inbox.probe();  // tagged messages that arrived before this one

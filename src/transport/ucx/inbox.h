@@ -75,6 +75,9 @@ class Inbox {
   }
   /// Sets the limits for messages from now on.
   void limit(const ReceiveLimits& limits) noexcept { limits_ = limits; }
+  /// Ends the queue with an error, after the messages that have arrived.
+  void fail(ErrorCode code, const std::string& text);
+  void fail_for_memory() noexcept;
   /// Returns messages that weren't begun to UCX, and accepts no more. Call it before the worker is destroyed.
   void close() noexcept;
 
@@ -97,10 +100,11 @@ class Inbox {
     const Api* api = nullptr;
   };
 
-  static ucs_status_t on_message(void* self, const void* header, std::size_t header_size, void* data, std::size_t size,
-                                 const ucp_am_recv_param_t* param, MessageKind kind) noexcept;
+  static ucs_status_t on_message(void* self, void* data, std::size_t size, const ucp_am_recv_param_t* param,
+                                 MessageKind kind) noexcept;
   static void end(Entry& entry, void* request, ucs_status_t status) noexcept;
-  void handle(MessageKind kind, ucp_am_recv_callback_t callback);
+  template <MessageKind kKind>
+  void handle();
   ucs_status_t add(MessageKind kind, void* data, std::size_t size, bool rendezvous);
   void probe();
   bool accepts(MessageKind kind, std::uint64_t size);
@@ -108,8 +112,6 @@ class Inbox {
   void begin(Entry& entry);
   void release(Entry& entry) noexcept;
   void cut(const Error& error);
-  void fail(ErrorCode code, const std::string& text);
-  void fail_for_memory() noexcept;
   std::uint64_t limit_of(MessageKind kind) const noexcept;
 
   WorkerHandle& worker_;

@@ -61,7 +61,7 @@ class UcxHandshake final : public PendingHandshake {
 PendingHandshake::State UcxHandshake::read() {
   worker_->progress();
   const bool ended = endpoint_->failure().has_value();
-  if (welcomed_) return ended ? State::kEnded : worker_->operations() == 0 ? State::kReady : State::kWaiting;
+  if (welcomed_) return ended ? State::kEnded : worker_->sends() == 0 ? State::kReady : State::kWaiting;
   while (const std::optional<Received> got = worker_->take()) {
     if (got->kind != MessageKind::kControl) {
       throw ProtocolError(std::string(net::kNoHello) + "; clients strictly as specified aren't supported over ucx yet");
@@ -74,14 +74,16 @@ PendingHandshake::State UcxHandshake::read() {
 }
 
 PendingHandshake::State UcxHandshake::complete(std::unique_ptr<Connection>* connection) {
-  const ConnectOptions client{.role = handshake_.role(), .ways = Way::kMessage};
+  // Without a way that both have, the client ends the connection.
+  const ConnectOptions client =
+      net::agreed_wishes(handshake_.role(), handshake_.hello().features, terms_.welcome.features);
   if (endpoint_->failure()) return State::kEnded;
   if (!welcomed_) {
     worker_->limit(limits_for(terms_.options, terms_.welcome.max_message));
     endpoint_->send_control(handshake_.accept(terms_.welcome));
     welcomed_ = true;
     // Until UCX has connected the two endpoints, the record waits here, and the connection's owner may not push it.
-    if (worker_->operations() > 0) return State::kWaiting;
+    if (worker_->sends() > 0) return State::kWaiting;
   }
   *connection = std::make_unique<UcxConnection>(
       worker_, std::move(endpoint_), introduce(terms_.welcome, handshake_.hello(), terms_.welcome, client, where()),
@@ -141,7 +143,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
       listener_(listen_at(*contexts_, address)),
       uri_(uri_of(listener_->address(), options)),
       terms_{.options = options,
-             .welcome = {.features = kOwnFeatures,
+             .welcome = {.features = kOwnFeatures | net::kFeatureReads,
                          .max_message = std::min(options.max_message, options.max_request),
                          .max_body = options.max_body,
                          .want_data = want_data,
@@ -207,7 +209,7 @@ class UcxTransport final : public Transport {
  public:
   explicit UcxTransport(const UcxOptions& options) : options_(options) { check_options(options); }
   std::string_view scheme() const noexcept override { return kScheme; }
-  Ways ways() const noexcept override { return Way::kMessage; }
+  Ways ways() const noexcept override { return kWays; }
   bool needs_sealed_files() const noexcept override { return true; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {

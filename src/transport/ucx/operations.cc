@@ -13,6 +13,12 @@ constexpr std::size_t kMaxIdleBytes = 16 << 10;
 
 }  // namespace
 
+Operations::~Operations() {
+  for (Operation& operation : active_) {
+    if (operation.outcome != nullptr) operation.outcome->end(UCS_ERR_CANCELED);
+  }
+}
+
 Operation& Operations::begin() {
   if (idle_.empty()) idle_.emplace_back();
   active_.splice(active_.end(), idle_, std::prev(idle_.end()));
@@ -55,9 +61,22 @@ Operation& Operations::begin_gather(std::span<const ByteSpan> parts, std::shared
   return operation;
 }
 
+Operation& Operations::begin_read(std::shared_ptr<Outcome> outcome, std::shared_ptr<const void> keep) {
+  Operation& operation = begin();
+  operation.outcome = std::move(outcome);
+  operation.keep = std::move(keep);
+  operation.is_read = true;
+  ++reads_;
+  return operation;
+}
+
 void Operations::end(Operation& operation, ucs_status_t status) noexcept {
-  if (operation.outcome != nullptr) operation.outcome->store(status, std::memory_order_release);
+  if (operation.outcome != nullptr) operation.outcome->end(status);
   operation.outcome = nullptr;
+  if (std::exchange(operation.is_read, false)) {
+    --reads_;
+    ++ended_reads_;
+  }
   copied_ -= operation.copy.size();
   operation.copy.clear();
   operation.parts.clear();

@@ -15,15 +15,34 @@ namespace crossdock::transport::ucx {
 
 class Operations;
 
-/// The outcome of an operation, for its owner on any thread: UCS_INPROGRESS until it is over.
-using Outcome = std::atomic<ucs_status_t>;
+/// The outcome of some operations, for their owner on any thread.
+class Outcome {
+ public:
+  explicit Outcome(std::size_t operations) noexcept : left_(operations) {}
+  /// Whether all of them are over.
+  bool over() const noexcept { return left_.load(std::memory_order_acquire) == 0; }
+  /// UCS_OK, or the first failure so far.
+  ucs_status_t status() const noexcept { return failure_.load(std::memory_order_acquire); }
+  /// Records the end of one.
+  void end(ucs_status_t status) noexcept {
+    ucs_status_t none = UCS_OK;
+    if (status != UCS_OK) failure_.compare_exchange_strong(none, status, std::memory_order_acq_rel);
+    left_.fetch_sub(1, std::memory_order_acq_rel);
+  }
+
+ private:
+  std::atomic<std::size_t> left_;
+  std::atomic<ucs_status_t> failure_{UCS_OK};
+};
 
 /// A send, a read or a close that is under way, with all memory that UCX uses for it.
 struct Operation {
   std::vector<std::byte> copy;
   std::vector<ucp_dt_iov_t> parts;   ///< None is empty.
   std::shared_ptr<const void> keep;  ///< What else must live until the end.
-  std::shared_ptr<Outcome> outcome;  ///< Set at the end, if anybody asks for it.
+  std::shared_ptr<Outcome> outcome;  ///< Told of the end, if anybody asks for it.
+  bool is_read = false;
+  std::uint64_t id = 0;  ///< The header of an answer.
   Operations* owner = nullptr;
   std::list<Operation>::iterator self;
 };
@@ -35,6 +54,8 @@ class Operations {
   explicit Operations(const Api& api) noexcept : api_(api) {}
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
+  /// Ends what is left as cancelled. UCX must be through with it: destroy its worker first.
+  ~Operations();
 
   /// Returns a new operation, which counts as under way until end().
   Operation& begin();
@@ -42,11 +63,16 @@ class Operations {
   Operation& begin_copy(ByteSpan head, ByteSpan tail);
   /// The same, with the addresses of the parts that aren't empty.
   Operation& begin_gather(std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
+  /// The same, for one part of a group of reads. `keep` holds the memory that is written.
+  Operation& begin_read(std::shared_ptr<Outcome> outcome, std::shared_ptr<const void> keep);
   void end(Operation& operation, ucs_status_t status) noexcept;
   /// Returns operations that have ended and still hold their `keep`, so that these are dropped without the lock.
   [[nodiscard]] std::list<Operation> take_ended() noexcept;
 
   std::size_t count() const noexcept { return active_.size(); }
+  std::size_t reads() const noexcept { return reads_; }
+  /// Reads that have ended, in total.
+  std::size_t ended_reads() const noexcept { return ended_reads_; }
   std::size_t copied_bytes() const noexcept { return copied_; }
 
   /// UCX's call-back.
@@ -58,6 +84,8 @@ class Operations {
   std::list<Operation> idle_;  // to be used again
   std::list<Operation> ended_;
   std::size_t copied_ = 0;
+  std::size_t reads_ = 0;
+  std::size_t ended_reads_ = 0;
 };
 
 }  // namespace crossdock::transport::ucx

@@ -15,13 +15,17 @@ Worker::Lock::Lock(Worker& worker) : worker_(worker) {
   lock_ = std::unique_lock(worker.mutex_);
 }
 
-Worker::Lock::~Lock() { ended_ = worker_.operations_.take_ended(); }
+Worker::Lock::~Lock() {
+  ended_ = worker_.operations_.take_ended();
+  ended_reads_ = worker_.reads_.take_ended();
+}
 
 Worker::Worker(std::shared_ptr<const UcxContext> context, const ReceiveLimits& limits, std::string where)
     : where_(std::move(where)),
       handle_(std::make_unique<WorkerHandle>(std::move(context))),
       operations_(handle_->api()),
-      inbox_(*handle_, limits, where_) {}
+      inbox_(*handle_, limits, where_),
+      reads_(*handle_, inbox_, where_) {}
 
 Worker::~Worker() {
   if (!context().library().in_child()) {
@@ -29,6 +33,7 @@ Worker::~Worker() {
     // Lets UCX destroy what belonged to the endpoint: 1.22 corrupts its memory if the worker has to do that.
     for (int turn = 0; turn < kClosingTurns && handle_->progress(); ++turn) {
     }
+    destroy_dropped_keys();
   }
   handle_.reset();
 }
@@ -47,11 +52,31 @@ void Worker::push() {
 }
 
 void Worker::turn() {
-  for (int turn = 0; turn < kTurns && !inbox_.full(); ++turn) {
+  // A full queue must not stop reads: its owner may wait for them before it takes a message.
+  for (int turn = 0; turn < kTurns && (!inbox_.full() || reads_.count() > 0); ++turn) {
     const bool worked = handle_->progress();
     inbox_.collect();
     if (!worked) break;
   }
+  if (!dropped_keys_.empty() && operations_.reads() == 0) destroy_dropped_keys();
+}
+
+/// Makes sure that drop_key() needs no memory.
+void Worker::keep_place_for_key() {
+  dropped_keys_.reserve(keys_ + 1);
+  ++keys_;
+}
+
+/// UCX may use a key until the last read with it has ended.
+void Worker::drop_key(ucp_rkey_h key) noexcept {
+  dropped_keys_.push_back(key);
+  if (operations_.reads() == 0) destroy_dropped_keys();
+}
+
+void Worker::destroy_dropped_keys() noexcept {
+  for (const ucp_rkey_h key : dropped_keys_) context().api().rkey_destroy(key);
+  keys_ -= dropped_keys_.size();
+  dropped_keys_.clear();
 }
 
 bool Worker::ready() {
@@ -94,9 +119,14 @@ void Worker::signal() const noexcept {
   if (!context().library().in_child()) handle_->signal();
 }
 
-std::size_t Worker::operations() {
+std::size_t Worker::sends() {
   const Lock lock(*this);
-  return operations_.count();
+  return operations_.count() - operations_.reads();
+}
+
+std::size_t Worker::ended_reads() {
+  const Lock lock(*this);
+  return reads_.ended();
 }
 
 std::size_t Worker::copied_bytes() {
@@ -106,6 +136,7 @@ std::size_t Worker::copied_bytes() {
 
 void Worker::record_failure(EndpointState& state, ucs_status_t status) noexcept {
   if (!state.failure) state.failure = status;
+  reads_.fail(status);
   if (armed_) handle_->signal();
 }
 

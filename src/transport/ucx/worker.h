@@ -5,9 +5,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "inbox.h"
 #include "operations.h"
+#include "pending_reads.h"
 #include "worker_handle.h"
 
 namespace crossdock::transport::ucx {
@@ -56,9 +58,11 @@ class Worker {
   /// Makes descriptor() readable.
   void signal() const noexcept;
 
-  /// The sends and other operations that are under way, and the bytes that were copied for them.
-  std::size_t operations();
+  /// The sends that are under way, and the bytes that were copied for them.
+  std::size_t sends();
   std::size_t copied_bytes();
+  /// Reads of the peer's memory that have ended, in total.
+  std::size_t ended_reads();
 
  private:
   friend class Endpoint;
@@ -84,10 +88,14 @@ class Worker {
    private:
     Worker& worker_;
     std::list<Operation> ended_;
+    std::list<PendingReads::Read> ended_reads_;
     std::unique_lock<std::mutex> lock_;
   };
 
+  void keep_place_for_key();
+  void drop_key(ucp_rkey_h key) noexcept;
   void turn();
+  void destroy_dropped_keys() noexcept;
   void record_failure(EndpointState& state, ucs_status_t status) noexcept;
 
   const std::string where_;
@@ -95,8 +103,11 @@ class Worker {
   std::unique_ptr<WorkerHandle> handle_;  // destroyed first: UCX's call-backs use what follows
   Operations operations_;
   Inbox inbox_;
+  PendingReads reads_;
   std::list<EndpointState> endpoints_;
-  bool armed_ = false;  // the receiving thread may sleep
+  std::size_t keys_ = 0;                  // the remote keys that aren't destroyed yet
+  std::vector<ucp_rkey_h> dropped_keys_;  // those that are destroyed once no read uses them
+  bool armed_ = false;                    // the receiving thread may sleep
 };
 
 }  // namespace crossdock::transport::ucx

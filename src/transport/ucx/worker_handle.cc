@@ -23,6 +23,17 @@ WorkerHandle::~WorkerHandle() {
   if (!library().in_child()) api().worker_destroy(worker_);
 }
 
+void WorkerHandle::handle_messages(unsigned id, ucp_am_recv_callback_t callback, void* arg) {
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                     UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = id;
+  param.flags = UCP_AM_FLAG_WHOLE_MSG;
+  param.cb = callback;
+  param.arg = arg;
+  library().check(api().worker_set_am_recv_handler(worker_, &param), "setting a message handler");
+}
+
 bool WorkerHandle::arm() {
   const ucs_status_t status = api().worker_arm(worker_);
   if (status == UCS_ERR_BUSY) return false;

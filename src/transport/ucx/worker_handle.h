@@ -22,6 +22,9 @@ class WorkerHandle {
   const UcxLibrary& library() const noexcept { return context_->library(); }
   const Api& api() const noexcept { return context_->api(); }
 
+  /// Sets the call-back for active messages with this id. Throws what UCX's call throws.
+  void handle_messages(unsigned id, ucp_am_recv_callback_t callback, void* arg);
+
   /// Readable when there is something to do, once arm() has returned true.
   int descriptor() const noexcept { return descriptor_; }
   /// Does some of UCX's work, and calls its call-backs. Returns whether there was any work.

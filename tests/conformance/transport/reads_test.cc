@@ -1,3 +1,6 @@
+#include <poll.h>
+
+#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -32,6 +35,9 @@ Announced announce(Connection& from, Connection& to, std::uint16_t number, std::
   const auto base = from.announce(number, out.region);
   if (!base) throw std::runtime_error("there was no room for an announcement");
   out.base = *base + offset;
+  // A body that names it, as bodies do.
+  if (!from.send_tagged(1, {}, {})) throw std::runtime_error("there was no room for a message");
+  while (!to.receive()) wait_readable(to, WaitMode::kAuto, 0, {});
   to.peer_region(out.base, kPatienceMs);
   return out;
 }
@@ -41,7 +47,11 @@ void finish(Reading& reading, Connection& end, Connection& peer) {
   while (!reading.done()) {
     end.receive();
     peer.receive();
-    if (!reading.done()) wait_readable(end, WaitMode::kAuto, 0, {});
+    const bool sleeps = !reading.done() && end.prepare_sleep() && peer.prepare_sleep();
+    std::array<pollfd, 2> ask{{{end.descriptor(), POLLIN, 0}, {peer.descriptor(), POLLIN, 0}}};
+    if (sleeps && ::poll(ask.data(), ask.size(), kPatienceMs) == 0) throw std::runtime_error("a read has stopped");
+    end.wake();
+    peer.wake();
   }
 }
 

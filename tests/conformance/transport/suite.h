@@ -33,7 +33,8 @@ struct Implementation {
   std::string name;
   /// A server's end and a client's end, connected, handshake done.
   std::function<Pair(const Wishes&)> connect;
-  /// The address under which the peer of an end that announces a region knows its first byte.
+  /// The address under which the peer of an end that announces a region knows its first byte; none: it can't be
+  /// foretold.
   std::function<std::uint64_t(std::uint16_t number, const device::Region& region)> base;
   /// Regions pass both ways. False: from the server's end (the first one) only.
   bool regions_both_ways = true;

@@ -20,6 +20,7 @@ namespace {
 using testing::number_at;
 using testing::number_stream;
 using ::testing::StartsWith;
+using transport::Way;
 
 class UcxSession : public ::testing::Test {
  protected:
@@ -71,6 +72,27 @@ TEST_F(UcxSession, AServerThatIsKilledEndsAStream) {
   EXPECT_THROW(while (reader->next()){}, TruncatedStreamError);
 }
 
+TEST_F(UcxSession, AClientThatIsKilledInTheMiddleOfReadsEndsNobodyElse) {
+  testing::ChildProcess child([](const auto& line) {
+    const std::string uri = line.hear();
+    ClientOptions options = client_options();
+    options.way = Way::kRead;
+    Client client(uri, options);
+    const auto reader = client.get("numbers", {.read_ahead = 1ull << 30});
+    reader->next();
+    line.say("reading");
+    while (reader->next()) continue;
+    return 0;
+  });
+  Server server(server_options("ucx:"));
+  server.publish("numbers", Source::table(number_stream(100, 100'000)));
+  child.line().say(server.uri());
+  ASSERT_EQ(child.line().hear(), "reading");
+  child.kill();
+  Client client(server.uri(), client_options());
+  expect_numbers(*client.get("numbers"), 100, 100'000);
+}
+
 TEST_F(UcxSession, TablesCross) {
   for (const char* uri : {"ucx:", "ucx://127.0.0.1:0"}) {
     Server server(server_options(uri));
@@ -79,6 +101,52 @@ TEST_F(UcxSession, TablesCross) {
     Client client(server.uri(), client_options());
     for (int i = 0; i < 2; ++i) expect_numbers(*client.get("numbers"), 20, 20'000);
   }
+}
+
+TEST_F(UcxSession, TablesAreRead) {
+  Server server(server_options("ucx:"));
+  server.publish("numbers", Source::table(number_stream(20, 20'000)));
+  ClientOptions options = client_options();
+  options.way = Way::kRead;
+  Client client(server.uri(), options);
+  for (int i = 0; i < 3; ++i) expect_numbers(*client.get("numbers"), 20, 20'000);
+  EXPECT_EQ(server.stats().consumers.at(0).way, Way::kRead);
+  EXPECT_EQ(server.stats().consumers.at(0).leases, 0u);
+}
+
+TEST_F(UcxSession, SomeColumnsAreReadAndNoOthersTransferred) {
+  Server server(server_options("ucx:"));
+  server.publish("numbers", Source::table(number_stream(10, 20'000)));
+  Client client(server.uri(), client_options());
+  GetOptions options{.columns = {"number"}, .all_columns = false};
+  options.arena = std::make_shared<device::Arena>();  // keeps all that is received
+  const auto reader = client.get("numbers", options);
+  for (int i = 0; i < 10; ++i) {
+    const auto batch = reader->next();
+    ASSERT_TRUE(batch);
+    ASSERT_EQ(batch->schema->fields().size(), 1u);
+    EXPECT_EQ(number_at(*batch, 7), i * 20'000 + 7);
+  }
+  EXPECT_FALSE(reader->next());
+  EXPECT_LE(options.arena->size(), 10u * 20'000 * 8 + 8192);
+  EXPECT_EQ(server.stats().consumers.back().way, Way::kRead);
+}
+
+TEST_F(UcxSession, ReadsAreServedUntilTheEndThoughTheServerCloses) {
+  auto server = std::make_unique<Server>(server_options("ucx:"));
+  server->publish("numbers", Source::table(number_stream(3, 20'000)));
+  ClientOptions options = client_options();
+  options.way = Way::kRead;
+  Client client(server->uri(), options);
+  const auto reader = client.get("numbers");
+  std::optional<array::RecordBatch> batch;
+  while (!reader->try_next(&batch)) continue;
+  std::thread closing([&] { server.reset(); });
+  try {
+    while (reader->next()) continue;
+  } catch (const TruncatedStreamError&) {  // what hadn't been asked for by then
+  }
+  closing.join();
 }
 
 TEST_F(UcxSession, LiveStreamsCross) {

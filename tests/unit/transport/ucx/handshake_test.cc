@@ -107,7 +107,7 @@ TEST_F(UcxHandshake, BothLimitsAndTheTagsAreAgreed) {
   EXPECT_EQ(connection->max_body(), 1u << 20);
   EXPECT_EQ(connection->agreement().want_data, 7u);
   EXPECT_EQ(connection->agreement().free_data, 9u);
-  EXPECT_EQ(connection->agreement().ways, Ways(Way::kMessage));
+  EXPECT_EQ(connection->agreement().ways, Way::kRead | Way::kMessage);
   EXPECT_EQ(connection->agreement().carrier, "ucx");
 }
 

@@ -31,7 +31,7 @@ void serve(std::string_view mode) {
   run_until(
       {server.worker.get()}, listener.get(),
       [&] {
-        if (mode == "bodies" && server.worker->operations() < 2) server.endpoint->send_body(1, parts, body);
+        if (mode == "bodies" && server.worker->sends() < 2) server.endpoint->send_body(1, parts, body);
         while (const auto message = server.worker->take()) {
           if (message->kind == MessageKind::kControl) return ::pause() == 0;
           if (mode == "echo" && message->kind == MessageKind::kTagged) {

@@ -19,7 +19,7 @@ std::optional<Received> await(Worker& worker) {
 
 TEST(UcxWaiting, ASleepingWorkerIsWokenBySignal) {
   Ends ends;
-  ASSERT_TRUE(ends.run([&] { return !ends.client.worker->operations(); }));
+  ASSERT_TRUE(ends.run([&] { return !ends.client.worker->sends(); }));
   while (!ends.server.worker->arm()) ends.server.worker->progress();
   pollfd event{ends.server.worker->descriptor(), POLLIN, 0};
   EXPECT_EQ(::poll(&event, 1, 0), 0);
@@ -48,7 +48,7 @@ TEST(UcxWaiting, NoWakeUpIsLostBetweenTwoThreadsThatAnswerEachOther) {
       if (!got) return;
       ends.server.endpoint->send_tagged(got->tag, got->bytes, {});
     }
-    run_until({ends.server.worker.get()}, nullptr, [&] { return ends.server.worker->operations() == 0; });
+    run_until({ends.server.worker.get()}, nullptr, [&] { return ends.server.worker->sends() == 0; });
   });
   for (unsigned i = 0; i < kRounds; ++i) {
     const std::vector<std::byte> sent = pattern(size_of(i), i);

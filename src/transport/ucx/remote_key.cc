@@ -1,0 +1,40 @@
+#include "remote_key.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::ucx {
+namespace {
+
+/// UCX isn't told how long a packed key is, and reads as far as its content says: at most a length of one byte, and as
+/// many bytes, for each of 64 memory domains, beside a header. Zeros up to there keep such reads inside the buffer.
+constexpr std::size_t kReadByUcx = RemoteKey::kMaxBytes + std::size_t{64} * 256;
+
+}  // namespace
+
+RemoteKey::RemoteKey(const Endpoint& endpoint, ByteSpan packed) : worker_(endpoint.worker_) {
+  if (packed.empty() || packed.size() > kMaxBytes) {
+    throw ProtocolError(worker_->where() + " sent a key of " + std::to_string(packed.size()) +
+                        " bytes for its memory; it must have 1 to " + std::to_string(kMaxBytes));
+  }
+  std::vector<std::byte> padded(kReadByUcx);
+  std::ranges::copy(packed, padded.begin());
+  const Worker::Lock lock(*worker_);
+  endpoint.check_usable();
+  worker_->keep_place_for_key();
+  const ucs_status_t status = worker_->context().api().ep_rkey_unpack(endpoint.state_.endpoint, padded.data(), &key_);
+  if (status == UCS_OK) return;
+  --worker_->keys_;
+  throw ProtocolError(worker_->where() + " sent a key for its memory that UCX doesn't accept: " +
+                      worker_->context().library().text(status));
+}
+
+RemoteKey::~RemoteKey() {
+  if (worker_->context().library().in_child()) return;
+  const Worker::Lock lock(*worker_);
+  worker_->drop_key(key_);
+}
+
+}  // namespace crossdock::transport::ucx

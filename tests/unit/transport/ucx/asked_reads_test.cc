@@ -1,0 +1,351 @@
+// Reads of the peer's memory by request, with one end that breaks the rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <thread>
+
+#include "crossdock/core/error.h"
+#include "support.h"
+#include "transport/net/records.h"
+#include "transport/ucx.h"
+#include "transport/ucx/control.h"
+
+namespace crossdock::transport::ucx_test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kLongMs = 20'000;
+constexpr ReceiveLimits kRawLimits = {.max_untagged = 1 << 20, .max_control = kMaxControlBytes, .max_tagged = 1 << 20};
+
+/// A region with 100,000 bytes of a pattern, and their offset.
+struct Sample {
+  Sample() {
+    device::RegionWriter writer("test");
+    offset = writer.append(content);
+    region = writer.freeze();
+  }
+  const std::vector<std::byte> content = pattern(100'000);
+  std::shared_ptr<const device::Region> region;
+  std::uint64_t offset = 0;
+};
+
+/// Ends that have shaken hands: one is the transport's connection, the other speaks UCX as its test says.
+class UcxAskedReads : public ::testing::Test {
+ protected:
+  /// Connects our server's end and a raw client.
+  void as_server() {
+    const auto listener = ucx_listen("", 7, 9, {}, nullptr);
+    const SocketAddress address = resolve("ucx", parse_address("ucx", listener->uri().substr(4))).at(0);
+    raw_.worker = std::make_shared<Worker>(contexts_.for_remote(address), kRawLimits, "the server");
+    raw_.endpoint = Endpoint::connect(raw_.worker, address);
+    raw_.endpoint->send_control(net::encode(net::Hello{.features = net::kFeatureReads, .max_message = 1 << 20}));
+    while (!ours_) {
+      raw_.worker->progress();
+      ours_ = listener->accept();
+    }
+    net::Welcome welcome;
+    ASSERT_TRUE(net::decode(next_of_raw(), &welcome));
+  }
+  /// Connects our client's end and a raw server.
+  void as_client() {
+    const auto listener = listen_at(contexts_, "");
+    std::thread connecting(
+        [&] { ours_ = ucx_connect(listener->uri().substr(4), {}, kLongMs, nullptr, {.ways = Way::kRead}); });
+    ASSERT_TRUE(run_until({}, listener.get(), [&] { return listener->requests() > 0; }));
+    raw_.worker = std::make_shared<Worker>(contexts_.for_local(listener->address()), kRawLimits, "the client");
+    raw_.endpoint = listener->accept(raw_.worker);
+    net::Hello hello;
+    ASSERT_TRUE(net::decode(next_of_raw(), &hello));
+    EXPECT_EQ(hello.features & (net::kFeatureReads | net::kFeatureNoBodies),
+              net::kFeatureReads | net::kFeatureNoBodies);
+    raw_.endpoint->send_control(net::encode(net::Welcome{.features = net::kFeatureReads, .max_message = 1 << 20}));
+    ASSERT_TRUE(run_until({raw_.worker.get()}, listener.get(), [&] { return raw_.worker->sends() == 0; }));
+    connecting.join();
+    ASSERT_EQ(ours_->agreement().ways, Ways(Way::kRead));
+  }
+  /// The next control message that the raw end gets.
+  std::vector<std::byte> next_of_raw() {
+    std::optional<Received> got;
+    const auto came = [&] {
+      Control control;
+      do {
+        got = raw_.worker->take();
+      } while (got && decode(got->bytes, &control) && control.kind == ControlKind::kTaken);
+      return got.has_value();
+    };
+    if (!ours_) run_until({raw_.worker.get()}, nullptr, came);
+    if (!got) {
+      run([&] {
+        ours_->receive();
+        return came();
+      });
+    }
+    return {got->bytes.begin(), got->bytes.end()};
+  }
+  void send_raw(ByteSpan message) { ASSERT_TRUE(raw_.endpoint->send_control(message)); }
+  void announce_raw(std::uint16_t number, std::uint64_t base, std::uint64_t size) {
+    send_raw(encode(RegionAnnouncement{.number = number, .base = base, .size = size}));
+  }
+  /// Announces the one region of a test, from address 4096 on, and waits until our end knows it.
+  void announce_all_raw() {
+    announce_raw(1, 4096, 1ull << 40);
+    raw_.endpoint->send_tagged(1, {}, {});
+    run([&] { return ours_->receive().has_value(); });
+  }
+  /// Makes progress at both ends, asleep in between, until `done()`.
+  template <typename Done>
+  void run(Done done) {
+    const auto deadline = Clock::now() + std::chrono::milliseconds(kLongMs);
+    for (;;) {
+      raw_.worker->progress();
+      if (done()) return;
+      const bool sleeps = ours_->prepare_sleep() && raw_.worker->arm();
+      std::array<pollfd, 2> events{{{ours_->descriptor(), POLLIN, 0}, {raw_.worker->descriptor(), POLLIN, 0}}};
+      if (sleeps) ::poll(events.data(), events.size(), kLongMs);
+      ours_->wake();
+      if (Clock::now() > deadline) throw std::runtime_error("nothing happens any more");
+    }
+  }
+  /// Makes progress at both ends until ours throws. Returns the text.
+  template <typename Expected>
+  std::string error_of_ours() {
+    try {
+      run([&] {
+        ours_->receive();
+        return false;
+      });
+    } catch (const Expected& error) {
+      return error.what();
+    }
+    return {};
+  }
+  /// Makes progress at both ends until the read has ended.
+  void finish(Reading& reading) {
+    run([&] {
+      if (reading.done()) return true;
+      ours_->receive();
+      return false;
+    });
+  }
+
+  UcxContexts contexts_{UcxOptions{}};
+  std::unique_ptr<Connection> ours_;
+  End raw_;
+};
+
+TEST_F(UcxAskedReads, OnlyBytesOfAnnouncedRegionsAreSent) {
+  const Sample sample;
+  for (const auto& [from, length] : std::vector<std::pair<std::int64_t, std::uint64_t>>{
+           {-1, 2}, {0, UINT64_MAX}, {1 << 20, 1}, {100'000, 4096 * 16}, {-4096, 1}}) {
+    as_server();
+    const auto base = ours_->announce(3, sample.region);
+    ASSERT_TRUE(base);
+    RegionAnnouncement announced;
+    ASSERT_TRUE(decode(next_of_raw(), &announced));
+    EXPECT_EQ(announced.number, 3);
+    EXPECT_EQ(announced.base, *base);
+    EXPECT_EQ(announced.size, sample.region->size());
+    const ReadPart part{.address = *base + static_cast<std::uint64_t>(from), .length = length};
+    send_raw(encode_read(1, {&part, 1}));
+    EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("outside every region that was announced")) << from;
+    ours_.reset();
+    raw_.close();
+  }
+}
+
+TEST_F(UcxAskedReads, ARetiredRegionIsNotSent) {
+  const Sample sample;
+  as_server();
+  const auto base = ours_->announce(3, sample.region);
+  ASSERT_TRUE(ours_->retire(3));
+  EXPECT_THROW(ours_->retire(3), std::logic_error);
+  const ReadPart part{.address = *base, .length = 8};
+  send_raw(encode_read(1, {&part, 1}));
+  EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("outside every region"));
+}
+
+TEST_F(UcxAskedReads, MalformedRequestsEndTheConnection) {
+  const Sample sample;
+  const std::vector<ReadPart> one(1);
+  const std::vector<ReadPart> many(kMaxPartsOfRead);
+  std::vector<std::vector<std::byte>> wrong = {encode_read(1, {}), encode_read(1, one), encode_read(1, one),
+                                               encode_read(1, many)};
+  wrong[1].pop_back();
+  wrong[2][5] = std::byte{1};
+  wrong[3].resize(wrong[3].size() + 16);
+  for (const std::vector<std::byte>& request : wrong) {
+    as_server();
+    ASSERT_TRUE(ours_->announce(3, sample.region));
+    send_raw(request);
+    EXPECT_FALSE(error_of_ours<ProtocolError>().empty());
+    ours_.reset();
+    raw_.close();
+  }
+}
+
+TEST_F(UcxAskedReads, AClientThatTakesNoAnswersIsStopped) {
+  const auto writer = std::make_unique<device::RegionWriter>("test");
+  writer->append(pattern(8 << 20));
+  const std::shared_ptr<const device::Region> region = device::readable(writer->freeze(), "test");
+  as_server();
+  const auto base = ours_->announce(3, region);
+  const ReadPart part{.address = *base, .length = 8 << 20};
+  // The raw end has UCX send these, and receives nothing.
+  for (std::size_t i = 0; i <= kMaxUnanswered; ++i) raw_.endpoint->send_control(encode_read(i, {&part, 1}));
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 100'000; ++i) {
+          raw_.worker->push();
+          ours_->receive();
+          if (raw_.worker->sends() > 0) continue;
+        }
+      },
+      ProtocolError);
+  const auto kept = region.use_count();
+  EXPECT_GT(kept, 1);
+  ours_.reset();
+  EXPECT_EQ(region.use_count(), 1) << "answers that wait end with their connection";
+}
+
+TEST_F(UcxAskedReads, AnswersThatWereNotAskedForEndTheConnection) {
+  for (const bool other_size : {true, false}) {
+    as_client();
+    announce_all_raw();
+    std::vector<std::byte> to(1000);
+    const ReadPart part{.address = 5000, .length = to.size(), .to = to.data()};
+    const auto reading = ours_->read({&part, 1}, nullptr);
+    ReadRequest request;
+    const std::vector<std::byte> asked = next_of_raw();
+    ASSERT_TRUE(decode(asked, &request));
+    EXPECT_EQ(request.part(0).address, 5000u);
+    const std::vector<std::byte> bytes = pattern(other_size ? 1001 : 1000);
+    const std::array<ByteSpan, 1> parts = {bytes};
+    raw_.endpoint->send_answer(other_size ? request.id : request.id + 1, parts, nullptr);
+    EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("the answer to a read that doesn't exist"));
+    ours_.reset();
+    EXPECT_THROW(reading->done(), ConnectionError);
+    EXPECT_EQ(to, std::vector<std::byte>(1000)) << "nothing was written";
+    raw_.close();
+  }
+}
+
+TEST_F(UcxAskedReads, AnswersOfAllSizesGoWhereTheyBelong) {
+  as_client();
+  announce_all_raw();
+  for (const std::size_t size : {1u, 1000u, 60'000u, 200'000u, 5'000'000u}) {
+    const std::vector<std::byte> bytes = pattern(3 * size, 5);
+    auto to = std::make_shared<std::vector<std::byte>>(4 * size);
+    const std::weak_ptr<const void> kept = to;
+    const std::array<ReadPart, 4> wanted = {ReadPart{4096, size, to->data() + 3 * size}, ReadPart{4096, 0, nullptr},
+                                            ReadPart{1 << 20, size, to->data()},
+                                            ReadPart{1 << 30, size, to->data() + size}};
+    const auto reading = ours_->read(wanted, to);
+    ReadRequest request;
+    const std::vector<std::byte> asked = next_of_raw();
+    ASSERT_TRUE(decode(asked, &request));
+    ASSERT_EQ(request.count(), 3u);
+    EXPECT_EQ(request.part(2).address, 1u << 30);
+    const std::array<ByteSpan, 2> parts = {ByteSpan(bytes).first(size / 2), ByteSpan(bytes).subspan(size / 2)};
+    raw_.endpoint->send_answer(request.id, parts, nullptr);
+    finish(*reading);
+    EXPECT_TRUE(same(ByteSpan(*to).subspan(3 * size), ByteSpan(bytes).first(size))) << size;
+    EXPECT_TRUE(same(ByteSpan(*to).first(2 * size), ByteSpan(bytes).subspan(size))) << size;
+    to.reset();
+    EXPECT_TRUE(kept.expired());
+  }
+}
+
+TEST_F(UcxAskedReads, AReadOfManyPartsIsAskedForInSeveralRequests) {
+  const Sample sample;
+  as_client();
+  announce_all_raw();
+  std::vector<std::byte> to(2 * kMaxPartsOfRead + 10);
+  std::vector<ReadPart> parts;
+  for (std::size_t i = 0; i < to.size(); ++i) parts.push_back({4096 + i, 1, to.data() + i});
+  const auto reading = ours_->read(parts, nullptr);
+  std::size_t answered = 0;
+  for (const std::size_t expected : {kMaxPartsOfRead, kMaxPartsOfRead, std::size_t{10}}) {
+    EXPECT_FALSE(reading->done());
+    ReadRequest request;
+    const std::vector<std::byte> asked = next_of_raw();
+    ASSERT_TRUE(decode(asked, &request));
+    ASSERT_EQ(request.count(), expected);
+    const std::array<ByteSpan, 1> bytes = {ByteSpan(sample.content).subspan(answered, expected)};
+    raw_.endpoint->send_answer(request.id, bytes, nullptr);
+    answered += expected;
+  }
+  finish(*reading);
+  EXPECT_TRUE(same(to, ByteSpan(sample.content).first(to.size())));
+}
+
+TEST_F(UcxAskedReads, TooManyAtOnceFindNoRoom) {
+  as_client();
+  announce_all_raw();
+  std::byte to{};
+  const ReadPart part{.address = 4096, .length = 1, .to = &to};
+  std::vector<std::unique_ptr<Reading>> readings;
+  while (auto reading = ours_->read({&part, 1}, nullptr)) readings.push_back(std::move(reading));
+  EXPECT_EQ(readings.size(), 64u);
+}
+
+TEST_F(UcxAskedReads, WrongAnnouncementsEndTheConnection) {
+  const auto refused = [&](const std::vector<std::array<std::uint64_t, 3>>& announcements, const char* why) {
+    as_client();
+    for (const auto& [number, base, size] : announcements) announce_raw(static_cast<std::uint16_t>(number), base, size);
+    EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr(why));
+    ours_.reset();
+    raw_.close();
+  };
+  refused({{1, 4096, 64}, {1, 8192, 64}}, "this number is in use");
+  refused({{1, 4096, 0}}, "it has no bytes");
+  refused({{1, UINT64_MAX - 10, 64}}, "it ends behind the last address");
+  refused({{1, 4096, 64}, {2, 4159, 64}}, "it overlaps another");
+  refused({{1, 4096, 64}, {2, 4000, 97}}, "it overlaps another");
+  as_client();
+  send_raw(encode(Control{ControlKind::kRetire, 5}));
+  EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("retired region 5, which it hadn't announced"));
+  EXPECT_THROW(ours_->peer_region(4096, 0, nullptr), ProtocolError);
+}
+
+TEST_F(UcxAskedReads, APeerThatGoesEndsThem) {
+  for (const bool in_the_middle : {false, true}) {
+    as_client();
+    announce_all_raw();
+    auto to = std::make_shared<std::vector<std::byte>>(64 << 20);
+    const ReadPart part{.address = 4096, .length = to->size(), .to = to->data()};
+    const auto reading = ours_->read({&part, 1}, to);
+    ReadRequest request;
+    const std::vector<std::byte> asked = next_of_raw();
+    ASSERT_TRUE(decode(asked, &request));
+    const std::vector<std::byte> bytes = pattern(64 << 20);
+    const std::array<ByteSpan, 1> parts = {bytes};
+    if (in_the_middle) {
+      raw_.endpoint->send_answer(request.id, parts, nullptr);
+      run([&] {  // until the first bytes are there
+        ours_->receive();
+        return to->at(1) != std::byte{0};
+      });
+    }
+    raw_.close();
+    const auto before = Clock::now();
+    const auto ended = [&] {
+      for (;;) {
+        if (reading->done()) return;
+        try {
+          ours_->receive();
+        } catch (const ConnectionError&) {  // the reading says so as well
+        }
+        if (Clock::now() - before > std::chrono::seconds(20)) return;
+      }
+    };
+    EXPECT_THROW(ended(), ConnectionError);
+    EXPECT_LT(Clock::now() - before, std::chrono::seconds(5));
+    ours_.reset();
+    EXPECT_EQ(to.use_count(), 1);
+  }
+}
+
+}  // namespace
+}  // namespace crossdock::transport::ucx_test
