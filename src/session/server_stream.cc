@@ -1,12 +1,25 @@
 #include "session/server_stream.h"
 
 #include <array>
+#include <cstring>
 
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
 
 namespace crossdock::session {
 namespace {
+
+constexpr std::array<std::byte, 64> kZeros{};
+
+// Returns the buffer with its padding if the region has zeros there, as published tables have: a body is then one part.
+ByteSpan with_padding(ByteSpan buffer, const device::Region& region) {
+  const std::size_t missing = align_up(buffer.size(), kZeros.size()) - buffer.size();
+  const std::byte* const end = buffer.data() + buffer.size();
+  const bool there = region.kind() == device::RegionKind::kFrozen && region.contains(end, missing) &&
+                     std::memcmp(end, kZeros.data(), missing) == 0;
+  return there ? ByteSpan{buffer.data(), buffer.size() + missing} : buffer;
+}
 
 // Counts one more reader of the table until the last owner of the result is dropped.
 std::shared_ptr<const void> count_reader(const std::shared_ptr<const PublishedTable>& table) {
@@ -17,9 +30,12 @@ std::shared_ptr<const void> count_reader(const std::shared_ptr<const PublishedTa
 }  // namespace
 
 void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
-  static constexpr std::array<std::byte, 64> kZeros{};
   if (buffer.empty()) return;
-  parts->push_back(buffer);
+  if (!parts->empty() && parts->back().data() + parts->back().size() == buffer.data()) {
+    parts->back() = {parts->back().data(), parts->back().size() + buffer.size()};
+  } else {
+    parts->push_back(buffer);
+  }
   const std::size_t over = buffer.size() % kZeros.size();
   if (over != 0) parts->push_back(ByteSpan(kZeros).first(kZeros.size() - over));
 }
@@ -106,7 +122,7 @@ void TableStream::pack_body(const PublishedMessage& message) {
   for (const dissociated::RemoteBuffer& buffer : table_->buffers_of(message)) {
     if (buffer.length == 0) continue;
     const device::Region& region = *(*readable_)[device::address_region(buffer.address)];
-    pack({region.data() + device::address_offset(buffer.address), buffer.length}, &parts_);
+    pack(with_padding({region.data() + device::address_offset(buffer.address), buffer.length}, region), &parts_);
   }
 }
 

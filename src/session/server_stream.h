@@ -29,7 +29,9 @@ struct Outgoing {
   std::shared_ptr<const void> keep{};
 };
 
-/// Appends `buffer` to a packed body, with the padding that aligns the next buffer to 64 bytes, as the metadata says.
+/// Appends `buffer` to a packed body, with the padding that aligns the next buffer to 64 bytes, as the metadata says. A
+/// buffer that lies right behind the part before extends that part: UCX sends one part from where it lies, and copies
+/// several piece by piece.
 void pack(ByteSpan buffer, std::vector<ByteSpan>* parts);
 
 /// The messages for one consumer. Used by the server's I/O thread, which never waits for it.
