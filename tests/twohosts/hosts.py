@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ _TOOLS = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "s
 _MISSING = ("No such file or directory", "is unknown", "not supported", "not permitted")
 _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _AS_ROOT = ("unshare", "--net")
+# UCX finds a host's interfaces in /sys, which shows those of the network that it was mounted in.
+_WITH_ITS_SYSFS = ("unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "sh")
 _AS_ANY_USER = ("unshare", "--user", "--map-root-user", "--net")
 
 
@@ -79,7 +82,7 @@ class Host:
         self.pid = self._keeper.pid
         user = () if _how_to_unshare()[0] == _AS_ROOT else ("--user", "--preserve-credentials")
         self._enter = ("nsenter", "--target", str(self.pid), *user, "--net")
-        self.within = (*self._enter, "setpriv", "--pdeathsig", "KILL")
+        self.within = (*self._enter, *_WITH_ITS_SYSFS, "setpriv", "--pdeathsig", "KILL")
         try:
             self.run("ip", "link", "set", "lo", "up")
         except BaseException:
@@ -89,6 +92,14 @@ class Host:
     def run(self, *command: str) -> str:
         """Runs a command in this host; what it printed."""
         return run(*self._enter, *command)
+
+    def wait_for_cable(self) -> None:
+        """Waits until the system has seen both ends up, until when UCX doesn't use it."""
+        deadline = time.monotonic() + 10
+        while json.loads(self.run("ip", "-json", "link", "show", CABLE))[0]["operstate"] != "UP":
+            if time.monotonic() > deadline:
+                raise CommandError("the cable doesn't come up")
+            time.sleep(0.01)
 
     def received(self) -> int:
         """Bytes that came out of the cable so far."""
@@ -133,6 +144,8 @@ class TwoHosts:
             for host, address in ((self.client, CLIENT_ADDRESS), (self.server, SERVER_ADDRESS)):
                 host.run("ip", "address", "add", f"{address}/30", "dev", CABLE)
                 host.run("ip", "link", "set", CABLE, "up")
+            for host in (self.client, self.server):
+                host.wait_for_cable()
         except BaseException:
             self.server.remove()
             raise
