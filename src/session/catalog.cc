@@ -245,6 +245,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
       if (item->table) {
         row.rows = item->table->rows;
         row.bytes = static_cast<std::int64_t>(item->table->bytes);
+        row.device = item->table->device();
       }
       rows.push_back(std::move(row));
     }

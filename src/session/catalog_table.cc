@@ -92,7 +92,7 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
     columns[kSchema].append(row.schema ? std::optional(encoder.schema(*row.schema)) : std::nullopt);
     columns[kRows].append_int(row.rows);
     columns[kBytes].append_int(row.bytes);
-    columns[kDevice].append(as_bytes("cpu"));
+    columns[kDevice].append(as_bytes(device::to_string(row.device)));
   }
 
   array::RecordBatch batch;

@@ -19,6 +19,7 @@ struct CatalogRow {
   std::shared_ptr<const array::Schema> schema;
   std::int64_t rows = -1;
   std::int64_t bytes = -1;
+  device::Device device{};  ///< Where its batches are; the host if that isn't known yet.
 };
 
 /// The catalog as a table like any other (docs/protocol.md, "The catalog"): name utf8, schema binary (an IPC Schema

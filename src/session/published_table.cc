@@ -17,8 +17,10 @@ const std::vector<std::shared_ptr<const device::Region>>& PublishedTable::readab
   return readable_;
 }
 
-bool PublishedTable::on_device() const noexcept {
-  return std::ranges::any_of(regions, [](const auto& region) { return region->kind() == device::RegionKind::kDevice; });
+device::Device PublishedTable::device() const noexcept {
+  const auto found =
+      std::ranges::find(regions, device::RegionKind::kDevice, [](const auto& region) { return region->kind(); });
+  return found == regions.end() ? device::Device{} : (*found)->context()->device();
 }
 
 TableBuilder::TableBuilder(std::shared_ptr<const array::Schema> schema) : table_(std::make_shared<PublishedTable>()) {

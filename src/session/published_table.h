@@ -52,7 +52,9 @@ struct PublishedTable {
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
 
   /// Whether any of it is in memory of a device.
-  bool on_device() const noexcept;
+  bool on_device() const noexcept { return device() != device::Device{}; }
+  /// The device that its batches are on.
+  device::Device device() const noexcept;
 
   ByteSpan metadata_of(const PublishedMessage& message) const noexcept {
     return ByteSpan(metadata).subspan(message.metadata_offset, message.metadata_size);

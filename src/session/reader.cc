@@ -161,6 +161,7 @@ void Reader::Impl::sleep(std::int64_t deadline) {
 // Puts the connection back into the pool for another stream.
 void Reader::Impl::put_back() {
   connection->transport().receive_into(nullptr);  // an idle connection keeps no arena alive
+  connection->transport().wait_for_reads_only(false);
   pool->put_back(std::move(connection));
 }
 
@@ -457,6 +458,7 @@ void Reader::Impl::enqueue(const dissociated::Receiver::Item& item, std::shared_
   std::uint64_t bytes = item.metadata.size();
   for (const array::BufferView& view : body->batch.views) bytes += static_cast<std::uint64_t>(view.size);
   queued.push(std::move(body), bytes);
+  bodies_from().transport().wait_for_reads_only(!queued.has_room());
 }
 
 // Plans the reads of the selected columns, of whole dictionaries, into memory of ours.
@@ -560,6 +562,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
       if (*batch) return true;
       std::unique_ptr<dissociated::ReadQueue::Body> body;
       const dissociated::ReadQueue::Due due = queued.next(&body);
+      if (body) bodies_from().transport().wait_for_reads_only(!queued.has_room());
       if (body) deliver_queued(static_cast<QueuedBody*>(body.get()), batch);  // enqueue() made it
       if (*batch) return true;
       if (due == dissociated::ReadQueue::Due::kEnd || due == dissociated::ReadQueue::Due::kError) {

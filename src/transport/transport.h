@@ -188,6 +188,9 @@ class Connection {
   virtual void keep_regions() noexcept {}
 
   // --- waiting, for the thread that receives ---
+  /// While on, messages that have arrived don't count as something to receive, but reads that are done and the end of
+  /// the connection do. For a receiver that has no room for another body.
+  virtual void wait_for_reads_only(bool /*on*/) noexcept {}
   /// Returns whether receive() may have a message, the peer may have disconnected, or a send() that returned false may
   /// work now. Used for spinning: costs a few loads and no system call (over a network, one). It can't detect a peer
   /// that was killed, or a region that was sent: poll descriptor() from time to time as well.

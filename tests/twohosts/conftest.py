@@ -14,7 +14,7 @@ from tests.twohosts import hosts as support
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
-TRANSPORTS = ["tcp"]  # Each test runs over each of them.
+TRANSPORTS = ["tcp", "ucx"]  # Each test runs over each of them.
 PORT = 7700
 
 # What clients begin with.
@@ -42,6 +42,22 @@ def hosts(no_leftovers: None) -> Iterator[support.TwoHosts]:
         pytest.skip(why)
     with support.TwoHosts() as two:
         yield two
+
+
+@pytest.fixture
+def only_tcp(uri: str) -> None:
+    """For networks that a proxy of one port makes: UCX opens ports of its own for what it sends."""
+    if not uri.startswith("tcp:"):
+        pytest.skip("the proxy passes one port on, and this transport has more")
+
+
+@pytest.fixture
+def notices_lost_peers(uri: str) -> None:
+    """UCX knows a time limit for acknowledgements since 1.22."""
+    if uri.startswith("ucx:"):
+        version = next(one["version"] for one in _native.networks(None) if one["transport"] == "ucx")
+        if tuple(map(int, version.split(".")[:2])) < (1, 22):
+            pytest.skip(f"UCX {version} has no time limit for acknowledgements")
 
 
 @pytest.fixture(params=TRANSPORTS)

@@ -31,13 +31,17 @@ Agreement agreement_of(const Introduction& introduction) {
 /// Reads that were begun together.
 class UcxReading final : public Reading {
  public:
-  UcxReading(const std::shared_ptr<Worker>& worker, std::shared_ptr<const Outcome> outcome)
+  UcxReading(const std::shared_ptr<Worker>& worker, std::shared_ptr<Outcome> outcome)
       : where_(worker->where()), worker_(worker), outcome_(std::move(outcome)) {}
+  UcxReading(const UcxReading&) = delete;
+  UcxReading& operator=(const UcxReading&) = delete;
+  ~UcxReading() override { outcome_->see(); }
 
   bool done() override {
     const std::shared_ptr<Worker> worker = worker_.lock();
     if (!outcome_->over() && worker != nullptr) worker->progress();
     if (!outcome_->over()) return false;
+    outcome_->see();
     const ucs_status_t status = outcome_->status();
     if (status == UCS_OK) return true;
     throw ConnectionError("the connection to " + where_ + " ended in the middle of a read" +
@@ -47,7 +51,7 @@ class UcxReading final : public Reading {
  private:
   const std::string where_;
   const std::weak_ptr<Worker> worker_;  // a reading must not keep UCX from its end
-  const std::shared_ptr<const Outcome> outcome_;
+  const std::shared_ptr<Outcome> outcome_;
 };
 
 /// A read of memory that the peer hasn't offered.
@@ -242,7 +246,6 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
 
 std::optional<Incoming> UcxConnection::receive() {
   fork_.check(kWhat);
-  ended_reads_ = worker_->ended_reads();
   if (failure_) throw_error(failure_->first, failure_->second);
   try {
     return take();
@@ -383,7 +386,7 @@ bool UcxConnection::news() const {
     room_told_ = true;
     return true;
   }
-  return failure_.has_value() || worker_->ready() || worker_->ended_reads() != ended_reads_ ||
+  return failure_.has_value() || (!reads_only_ && worker_->ready()) || worker_->unseen_reads() > 0 ||
          gone_.load(std::memory_order_relaxed) || endpoint_->failure().has_value();
 }
 
@@ -399,7 +402,7 @@ bool UcxConnection::prepare_sleep() {
   if (!failure_) acknowledge();
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;
-    if (worker_->arm()) return true;
+    if (worker_->arm(reads_only_)) return true;
     worker_->progress();
   }
   return false;

@@ -61,6 +61,8 @@ class UcxConnection final : public Connection {
                                                 const InterruptHook& interrupted) override;
   std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
+  void wait_for_reads_only(bool on) noexcept override { reads_only_ = on; }
+
   bool readable() const override;
   bool prepare_sleep() override;
   void wake() override;
@@ -105,7 +107,7 @@ class UcxConnection final : public Connection {
 
   // Of the receiving half:
   net::AnnouncedRegions regions_;  // the peer's
-  std::size_t ended_reads_ = 0;    // as of the last receive()
+  bool reads_only_ = false;        // messages don't count as something to receive
   std::uint64_t received_ = 0;     // messages, in total
   std::uint64_t acknowledged_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;

@@ -169,14 +169,14 @@ void Endpoint::send_answer(std::uint64_t request, std::span<const ByteSpan> part
   });
 }
 
-std::shared_ptr<const Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
+std::shared_ptr<Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
   const Worker::Lock lock(*worker_);
   check_usable();
   if (!has_operation() || worker_->reads_.count() >= kMaxAsked) return nullptr;
   std::vector<ReadPart> asked;
   std::ranges::copy_if(parts, std::back_inserter(asked), [](const ReadPart& part) { return part.length > 0; });
   const std::size_t requests = (asked.size() + kMaxPartsOfRead - 1) / kMaxPartsOfRead;
-  auto outcome = std::make_shared<Outcome>(requests);
+  auto outcome = std::make_shared<Outcome>(requests, worker_->reads_.unseen());
   for (std::span<const ReadPart> left = asked; !left.empty();) {
     const auto next = left.first(std::min(left.size(), kMaxPartsOfRead));
     const std::uint64_t id = worker_->reads_.begin(next, outcome, keep);

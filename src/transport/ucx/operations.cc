@@ -73,10 +73,7 @@ Operation& Operations::begin_read(std::shared_ptr<Outcome> outcome, std::shared_
 void Operations::end(Operation& operation, ucs_status_t status) noexcept {
   if (operation.outcome != nullptr) operation.outcome->end(status);
   operation.outcome = nullptr;
-  if (std::exchange(operation.is_read, false)) {
-    --reads_;
-    ++ended_reads_;
-  }
+  if (std::exchange(operation.is_read, false)) --reads_;
   copied_ -= operation.copy.size();
   operation.copy.clear();
   operation.parts.clear();

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "api.h"
@@ -18,21 +19,32 @@ class Operations;
 /// The outcome of some operations, for their owner on any thread.
 class Outcome {
  public:
-  explicit Outcome(std::size_t operations) noexcept : left_(operations) {}
+  /// Counts in `unseen`, unless it is null, as long as all operations are over and the owner hasn't seen that.
+  explicit Outcome(std::size_t operations, std::shared_ptr<std::atomic<std::size_t>> unseen = nullptr) noexcept
+      : left_(operations), unseen_(std::move(unseen)) {}
   /// Whether all of them are over.
   bool over() const noexcept { return left_.load(std::memory_order_acquire) == 0; }
   /// UCS_OK, or the first failure so far.
   ucs_status_t status() const noexcept { return failure_.load(std::memory_order_acquire); }
+  /// The owner has seen that they are over, or doesn't ask any more.
+  void see() noexcept {
+    if (seen_.exchange(Seen::kYes) == Seen::kNotYet) --*unseen_;
+  }
   /// Records the end of one.
   void end(ucs_status_t status) noexcept {
     ucs_status_t none = UCS_OK;
     if (status != UCS_OK) failure_.compare_exchange_strong(none, status, std::memory_order_acq_rel);
-    left_.fetch_sub(1, std::memory_order_acq_rel);
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1 || unseen_ == nullptr) return;
+    ++*unseen_;
+    if (seen_.exchange(Seen::kNotYet) == Seen::kYes) --*unseen_;
   }
 
  private:
+  enum class Seen : std::uint8_t { kNothingYet, kNotYet, kYes };
   std::atomic<std::size_t> left_;
   std::atomic<ucs_status_t> failure_{UCS_OK};
+  std::atomic<Seen> seen_{Seen::kNothingYet};
+  const std::shared_ptr<std::atomic<std::size_t>> unseen_;
 };
 
 /// A send, a read or a close that is under way, with all memory that UCX uses for it.
@@ -71,8 +83,6 @@ class Operations {
 
   std::size_t count() const noexcept { return active_.size(); }
   std::size_t reads() const noexcept { return reads_; }
-  /// Reads that have ended, in total.
-  std::size_t ended_reads() const noexcept { return ended_reads_; }
   std::size_t copied_bytes() const noexcept { return copied_; }
 
   /// UCX's call-back.
@@ -85,7 +95,6 @@ class Operations {
   std::list<Operation> ended_;
   std::size_t copied_ = 0;
   std::size_t reads_ = 0;
-  std::size_t ended_reads_ = 0;
 };
 
 }  // namespace crossdock::transport::ucx

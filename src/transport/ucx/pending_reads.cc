@@ -117,9 +117,7 @@ ucs_status_t PendingReads::answer(ByteSpan header, void* data, std::size_t size,
 }
 
 void PendingReads::tell(Read& read, ucs_status_t status) noexcept {
-  if (read.outcome == nullptr) return;
-  std::exchange(read.outcome, nullptr)->end(status);
-  ++ended_count_;
+  if (const auto outcome = std::exchange(read.outcome, nullptr)) outcome->end(status);
 }
 
 void PendingReads::end(Read& read, ucs_status_t status) noexcept {

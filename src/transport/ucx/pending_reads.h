@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -41,8 +42,8 @@ class PendingReads {
   void fail(ucs_status_t status) noexcept;
 
   std::size_t count() const noexcept { return reads_.size(); }
-  /// Requests that have ended, in total.
-  std::size_t ended() const noexcept { return ended_count_; }
+  /// The number of outcomes that are over and haven't been seen by their owners.
+  const std::shared_ptr<std::atomic<std::size_t>>& unseen() const noexcept { return unseen_; }
 
   /// A request. Its address doesn't change: UCX's call-back has it.
   struct Read {
@@ -71,7 +72,7 @@ class PendingReads {
   std::unordered_map<std::uint64_t, std::list<Read>::iterator> by_id_;
   std::list<Read> ended_;
   std::uint64_t next_id_ = 1;
-  std::size_t ended_count_ = 0;
+  const std::shared_ptr<std::atomic<std::size_t>> unseen_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 
 }  // namespace crossdock::transport::ucx

@@ -109,9 +109,9 @@ void Worker::disarm() {
   armed_ = false;
 }
 
-bool Worker::arm() {
+bool Worker::arm(bool with_messages) {
   const Lock lock(*this);
-  armed_ = !inbox_.ready() && handle_->arm();
+  armed_ = (with_messages || !inbox_.ready()) && handle_->arm();
   return armed_;
 }
 
@@ -122,11 +122,6 @@ void Worker::signal() const noexcept {
 std::size_t Worker::sends() {
   const Lock lock(*this);
   return operations_.count() - operations_.reads();
-}
-
-std::size_t Worker::ended_reads() {
-  const Lock lock(*this);
-  return reads_.ended();
 }
 
 std::size_t Worker::copied_bytes() {

@@ -50,8 +50,9 @@ class Worker {
   void limit(const ReceiveLimits& limits);
 
   /// Makes descriptor() readable at the next event, of receiving or of sending. Returns false if there is something to
-  /// do already: call progress() and take() first. After true, poll descriptor(), then call progress().
-  bool arm();
+  /// do already: call progress() and take() first. `with_messages`: messages that wait to be taken don't count. After
+  /// true, poll descriptor(), then call progress().
+  bool arm(bool with_messages = false);
   /// Ends arm(): nothing wakes this thread any more.
   void disarm();
   int descriptor() const noexcept { return handle_->descriptor(); }
@@ -61,8 +62,8 @@ class Worker {
   /// The sends that are under way, and the bytes that were copied for them.
   std::size_t sends();
   std::size_t copied_bytes();
-  /// Reads of the peer's memory that have ended, in total.
-  std::size_t ended_reads();
+  /// The number of reads of the peer's memory that have ended, and whose owner hasn't seen that.
+  std::size_t unseen_reads() const noexcept { return *reads_.unseen(); }
 
  private:
   friend class Endpoint;

@@ -85,12 +85,36 @@ TEST_F(UcxSession, AClientThatIsKilledInTheMiddleOfReadsEndsNobodyElse) {
     return 0;
   });
   Server server(server_options("ucx:"));
-  server.publish("numbers", Source::table(number_stream(100, 100'000)));
+  server.publish("numbers", Source::table(number_stream(60, 50'000)));
   child.line().say(server.uri());
   ASSERT_EQ(child.line().hear(), "reading");
   child.kill();
   Client client(server.uri(), client_options());
-  expect_numbers(*client.get("numbers"), 100, 100'000);
+  expect_numbers(*client.get("numbers"), 60, 50'000);
+}
+
+TEST_F(UcxSession, AReaderWithoutRoomForAnotherBodySleepsThoughMessagesWait) {
+  testing::ChildProcess child([](const auto& line) {
+    Server server(server_options("ucx:"));
+    server.publish("numbers", Source::table(number_stream(40, 50'000)));
+    line.say(server.uri());
+    line.hear();
+    return 0;
+  });
+  ClientOptions options = client_options();
+  options.way = Way::kRead;
+  Client client(child.line().hear(), options);
+  const auto reader = client.get("numbers", {.timeout_ms = 500, .read_ahead = 0});
+  ASSERT_TRUE(reader->next());
+  ::kill(child.pid(), SIGSTOP);
+  timespec before{};
+  timespec after{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+  EXPECT_THROW(while (reader->next()){}, TimeoutError);
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+  EXPECT_LT((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1'000'000, 250);
+  ::kill(child.pid(), SIGCONT);
+  ASSERT_TRUE(reader->next());
 }
 
 TEST_F(UcxSession, TablesCross) {
