@@ -8,8 +8,8 @@
 #include "fuzz.h"
 #include "transport/body_memory.h"
 #include "transport/net/crc32c.h"
-#include "transport/tcp/frame_reader.h"
-#include "transport/tcp/frame_writer.h"
+#include "transport/net/frame_reader.h"
+#include "transport/net/frame_writer.h"
 
 /// A peer sends whatever the bytes say. However the network cuts it, the same messages come out, and the same place is
 /// the wrong one. What came out is sent once more, with checksums: the same comes out again, and with one byte changed
@@ -18,7 +18,7 @@ namespace crossdock::fuzz {
 namespace {
 
 using namespace transport;
-using namespace transport::tcp;
+using namespace transport::net;
 
 /// Gives its bytes in pieces of the sizes that `cuts` says, over and over, with nothing there in between.
 class Pieces final : public ByteStream {
@@ -149,7 +149,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(fuzz::bytes(data, size));
   const auto plan = input.number<std::uint8_t>();
   const ByteSpan cuts = input.take(plan % 16);
-  const auto checksums = (plan & 16) == 0 ? transport::tcp::Checksums::kNone : transport::tcp::Checksums::kEach;
+  const auto checksums = (plan & 16) == 0 ? transport::net::Checksums::kNone : transport::net::Checksums::kEach;
   // Pieces of nothing alone would be a peer that says nothing.
   if (std::all_of(cuts.begin(), cuts.end(), [](std::byte cut) { return cut == std::byte{0}; })) return 0;
   const ByteSpan bytes = input.rest();

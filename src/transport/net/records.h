@@ -28,6 +28,13 @@ inline constexpr std::uint64_t kFeatureReads = 32;
 inline constexpr std::uint64_t kFeatureWantsParts = 64;  ///< A client: wants some columns of each batch only.
 inline constexpr std::uint64_t kFeatureNoBodies = 128;   ///< A client: accepts no bodies by value.
 
+/// The features that every transport offers.
+inline constexpr std::uint64_t kCommonFeatures = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
+/// Whether frames have checksums between two ends that offered these features.
+constexpr bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {
+  return (own & peer & kFeatureChecksums) != 0 && ((own | peer) & kFeatureAsksForChecksums) != 0;
+}
+
 /// The protection of the connection after the handshake.
 enum class Mode : std::uint32_t { kPlain = 0, kTls = 1 };
 

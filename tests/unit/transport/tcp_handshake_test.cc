@@ -13,14 +13,15 @@
 #include "tcp_support.h"
 #include "transport/internal/socket_address.h"
 #include "transport/net/crc32c.h"
+#include "transport/net/record_stream.h"
 #include "transport/net/records.h"
 #include "transport/net/token.h"
-#include "transport/tcp/handshake.h"
+#include "transport/tcp/settings.h"
 
 namespace crossdock::transport::tcp_test {
 namespace {
 
-using namespace tcp;  // NOLINT(google-build-using-namespace): this is its test
+using namespace net;  // NOLINT(google-build-using-namespace): this is its test
 using ::testing::HasSubstr;
 
 /// A client's socket without a client: sends what it likes.
@@ -554,7 +555,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     socket.send(opening);
     const auto challenge = socket.receive_record();
     const std::array<ByteSpan, 2> records = {opening, challenge};
-    auto made = encode(TokenProof{prove("correct", kNames.client_role, records)});
+    auto made = encode(TokenProof{prove("correct", tcp::kHandshakeNames.client_role, records)});
     socket.send(proof ? *proof : made);
     Welcome welcome;
     Refused refused;
@@ -565,7 +566,7 @@ TEST_F(TcpHandshake, AProofIsGoodForOneHandshakeOnly) {
     } else {
       EXPECT_TRUE(decode(answer, &welcome));
       const std::array<ByteSpan, 3> all = {opening, challenge, proven_part(answer)};
-      EXPECT_TRUE(same(welcome.proof, prove("correct", kNames.server_role, all)));
+      EXPECT_TRUE(same(welcome.proof, prove("correct", tcp::kHandshakeNames.server_role, all)));
     }
     return made;
   };

@@ -6,7 +6,7 @@
 
 #include "crossdock/core/error.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 /// Whether this error means that the connection has ended.
@@ -60,4 +60,4 @@ IoResult Socket::write(std::span<const iovec> parts) {
   }
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

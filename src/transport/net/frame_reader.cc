@@ -6,7 +6,7 @@
 
 #include "crossdock/core/error.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 constexpr std::size_t kBuffer = 64 << 10;
@@ -88,7 +88,7 @@ std::optional<Incoming> FrameReader::take() {
         if (have < wanted_) return std::nullopt;
         const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
         if (limits_.checksums == Checksums::kEach) {
-          check_payload(header.kind, length, net::crc32c(payload), {payload.data() + length, trailer});
+          check_payload(header.kind, length, crc32c(payload), {payload.data() + length, trailer});
         }
         begin_ += std::exchange(wanted_, 0);
         after_large_ = false;
@@ -130,10 +130,9 @@ void FrameReader::check(const FrameHeader& header) const {
   const bool is_body = header.kind == FrameKind::kBody;
   const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
   if (header.length <= limit) return;
-  throw ProtocolError(
-      where_ + " sent a " + name_of(header.kind) + " of " + std::to_string(header.length) +
-      " bytes; this end accepts at most " + std::to_string(limit) +
-      (is_body ? " (TcpOptions::max_body)" : " (TcpOptions::max_message, and max_request of a listener)"));
+  throw ProtocolError(where_ + " sent a " + name_of(header.kind) + " of " + std::to_string(header.length) +
+                      " bytes; this end accepts at most " + std::to_string(limit) + " (" + limits_.options +
+                      (is_body ? "::max_body)" : "::max_message, and max_request of a listener)"));
 }
 
 void FrameReader::begin_large(const FrameHeader& header) {
@@ -152,8 +151,7 @@ void FrameReader::begin_large(const FrameHeader& header) {
 void FrameReader::note_received(std::uint64_t bytes) {
   if (limits_.checksums == Checksums::kEach && large_->got < large_->size()) {
     const std::uint64_t payload = std::min(bytes, large_->size() - large_->got);
-    large_->checksum =
-        net::crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
+    large_->checksum = crc32c(large_->checksum, {large_->bytes.get() + large_->got, static_cast<std::size_t>(payload)});
   }
   large_->got += bytes;
 }
@@ -230,4 +228,4 @@ std::size_t FrameReader::room_for_more() {
   return std::min(to_read, kBuffer - end_);
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

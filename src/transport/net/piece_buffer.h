@@ -8,7 +8,7 @@
 #include "core/bytes.h"
 #include "core/unique_fd.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 /// Memory for a copy of a piece of a body whose own memory may become unreadable: that of a file that another process
 /// truncates. The system makes the copy, so that truncation is reported as an error instead of raising SIGBUS. A
@@ -35,4 +35,4 @@ class PieceBuffer {
   std::size_t content_ = 0;
 };
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

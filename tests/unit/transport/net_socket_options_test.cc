@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "core/unique_fd.h"
-#include "transport/tcp/socket_options.h"
+#include "transport/net/socket_options.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 std::string algorithm_of(int socket) {
@@ -55,4 +55,4 @@ TEST_F(TcpSocketOptions, OtherAlgorithmsStay) {
 }
 
 }  // namespace
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -11,9 +11,8 @@
 
 #include "crossdock/core/error.h"
 #include "transport/internal/socket_address.h"
-#include "transport/net/limits.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 constexpr int kProbes = 3;
@@ -40,19 +39,12 @@ void send_unpaced(int socket) noexcept {
 
 }  // namespace
 
-void check_options(const TcpOptions& options) {
-  net::check_limits(options, "TcpOptions");
-  if (options.send_buffer < 0 || options.receive_buffer < 0) {
-    throw InvalidArgumentError("TcpOptions::send_buffer and receive_buffer can't be negative");
-  }
-}
-
-void set_buffers(int socket, const TcpOptions& options, const std::string& where) {
+void set_buffers(int socket, const SocketOptions& options, const std::string& where) {
   if (options.send_buffer > 0) set(socket, SOL_SOCKET, SO_SNDBUF, options.send_buffer, "SO_SNDBUF", where);
   if (options.receive_buffer > 0) set(socket, SOL_SOCKET, SO_RCVBUF, options.receive_buffer, "SO_RCVBUF", where);
 }
 
-void set_up(int socket, const TcpOptions& options, const std::string& where) {
+void set_up(int socket, const SocketOptions& options, const std::string& where) {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY", where);
   if (options.keepalive_s > 0) {
     set(socket, IPPROTO_TCP, TCP_KEEPIDLE, options.keepalive_s, "TCP_KEEPIDLE", where);
@@ -88,4 +80,4 @@ void shut_down(int socket) noexcept {
   }
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -7,7 +7,7 @@
 
 #include "device/changing_memory.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 constexpr std::size_t kControlBytes = 2 * kHeaderBytes;  // a kTaken and a kWindow
@@ -45,7 +45,7 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   std::size_t start_size = add_control(start.data());
   store(start.data() + start_size, {kind, tag, length}, checksums_);
   start_size += kHeaderBytes;
-  const std::uint32_t sum = checksums_ == Checksums::kEach ? net::crc32c(net::crc32c(head), tail) : 0;
+  const std::uint32_t sum = checksums_ == Checksums::kEach ? crc32c(crc32c(head), tail) : 0;
   const Trailer trailer = make_trailer(length, checksums_, sum);
   const std::array<ByteSpan, 4> all = {ByteSpan(start).first(start_size), head, tail,
                                        ByteSpan(trailer).first(trailer_size(length, checksums_))};
@@ -218,7 +218,7 @@ void FrameWriter::sum_in_place() noexcept {
   while (sum_part_ < trailer && summed_ < kPiece) {
     const ByteSpan rest = parts_[sum_part_].subspan(sum_offset_);
     const ByteSpan piece = rest.first(std::min(rest.size(), kPiece - summed_));
-    sum_ = net::crc32c(sum_, piece);
+    sum_ = crc32c(sum_, piece);
     summed_ += piece.size();
     sum_offset_ += piece.size();
     if (piece.size() < rest.size()) return;
@@ -249,7 +249,7 @@ bool FrameWriter::sum_copy() {
   if (!copy_->fill(std::span(pieces).first(n))) return false;
   sum_part_ = part;
   sum_offset_ = offset;
-  sum_ = net::crc32c(sum_, copy_->content());
+  sum_ = crc32c(sum_, copy_->content());
   summed_ = copy_->content().size();
   return true;
 }
@@ -336,4 +336,4 @@ void FrameWriter::update() noexcept {
   room_.store(ended() || (!has_body() && queued() <= queue_limit_ / 2), std::memory_order_relaxed);
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -9,10 +9,10 @@
 #include "crossdock/core/error.h"
 #include "device/memfd.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
-constexpr const char* kName = "crossdock-tcp-piece";
+constexpr const char* kName = "crossdock-piece";
 
 /// Drops the first `bytes` of `parts`.
 std::span<iovec> without_first(std::span<iovec> parts, std::size_t bytes) noexcept {
@@ -55,4 +55,4 @@ bool PieceBuffer::fill(std::span<iovec> parts) {
   return true;
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -14,10 +14,10 @@
 #include "device/region.h"
 #include "support/failing_allocations.h"
 #include "support/temporary_folder.h"
-#include "transport/tcp/frame_reader.h"
-#include "transport/tcp/frame_writer.h"
+#include "transport/net/frame_reader.h"
+#include "transport/net/frame_writer.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
 /// Bytes that are read as many at a time as told, and written likewise.
@@ -85,14 +85,14 @@ std::vector<std::byte> frame(Checksums checksums, std::uint64_t kind, std::uint6
   store_le(&bytes[0], kind);
   store_le(&bytes[8], tag);
   store_le(&bytes[16], length);
-  if (checksums == Checksums::kEach) store_le(&bytes[4], net::crc32c(bytes));
+  if (checksums == Checksums::kEach) store_le(&bytes[4], crc32c(bytes));
   bytes.insert(bytes.end(), payload.begin(), payload.end());
   if (payload.empty()) return bytes;
   if (checksums == Checksums::kNone) {
     bytes.resize(align_up(bytes.size(), 8));
   } else {
     bytes.resize(align_up(bytes.size() + 4, 8) - 4);
-    const std::uint32_t checksum = net::crc32c(ByteSpan(bytes).subspan(kHeaderBytes));
+    const std::uint32_t checksum = crc32c(ByteSpan(bytes).subspan(kHeaderBytes));
     bytes.resize(bytes.size() + 4);
     store_le(&bytes[bytes.size() - 4], checksum);
   }
@@ -107,11 +107,11 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-class TcpFrames : public ::testing::TestWithParam<Checksums> {
+class Frames : public ::testing::TestWithParam<Checksums> {
  protected:
   static std::vector<std::byte> frame(std::uint64_t kind, std::uint64_t tag, std::uint64_t length,
                                       std::span<const std::byte> payload = {}) {
-    return tcp::frame(GetParam(), kind, tag, length, payload);
+    return net::frame(GetParam(), kind, tag, length, payload);
   }
   std::unique_ptr<FrameReader> reader() {
     return std::make_unique<FrameReader>(
@@ -149,7 +149,7 @@ class TcpFrames : public ::testing::TestWithParam<Checksums> {
   std::vector<Message> expected_;
 };
 
-TEST_P(TcpFrames, AnyPiecesGiveTheSameMessages) {
+TEST_P(Frames, AnyPiecesGiveTheSameMessages) {
   make_sample();
   for (const std::size_t at_once : {std::size_t{1}, std::size_t{7}, std::size_t{24}, std::size_t{1000},
                                     std::size_t{4096}, std::size_t{65'536}, SIZE_MAX}) {
@@ -170,7 +170,7 @@ TEST_P(TcpFrames, AnyPiecesGiveTheSameMessages) {
   }
 }
 
-TEST_P(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
+TEST_P(Frames, TruncatedAtEachByteItIsAnEndInAMessage) {
   const auto whole = frame(2, 7, 21, pattern(21, 1));
   for (std::size_t cut = 0; cut < whole.size(); ++cut) {
     stream_ = {};
@@ -184,7 +184,7 @@ TEST_P(TcpFrames, TruncatedAtEachByteItIsAnEndInAMessage) {
   }
 }
 
-TEST_P(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
+TEST_P(Frames, ABodyCutShortIsAnEndInAMessage) {
   const auto whole = frame(3, 7, 100'000, pattern(100'000, 1));
   stream_.give(std::span(whole).first(60'000));
   stream_.ended = true;
@@ -193,7 +193,7 @@ TEST_P(TcpFrames, ABodyCutShortIsAnEndInAMessage) {
   EXPECT_TRUE(reading->in_message());
 }
 
-TEST_P(TcpFrames, WhatIsNoFrameIsAnError) {
+TEST_P(Frames, WhatIsNoFrameIsAnError) {
   const std::vector<std::vector<std::byte>> bad = {
       frame(0, 0, 0),          frame(7, 0, 0),
       frame(0x100 | 1, 0, 0),  frame(1ull << 31 | 2, 0, 0),
@@ -212,7 +212,7 @@ TEST_P(TcpFrames, WhatIsNoFrameIsAnError) {
   }
 }
 
-TEST_P(TcpFrames, NothingMayFollowAGoodbye) {
+TEST_P(Frames, NothingMayFollowAGoodbye) {
   stream_.give(frame(6, 0, 0));
   const auto reading = reader();
   EXPECT_FALSE(reading->receive());
@@ -221,7 +221,7 @@ TEST_P(TcpFrames, NothingMayFollowAGoodbye) {
   EXPECT_THROW(reading->receive(), ProtocolError);
 }
 
-TEST_P(TcpFrames, AFloodIsReadInTurns) {
+TEST_P(Frames, AFloodIsReadInTurns) {
   const auto control = frame(4, 1, 0);
   constexpr std::size_t kFrames = 300'000;
   for (std::size_t i = 0; i < kFrames; ++i) stream_.give(control);
@@ -231,7 +231,7 @@ TEST_P(TcpFrames, AFloodIsReadInTurns) {
   EXPECT_TRUE(reading->has_more());
 }
 
-TEST_P(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
+TEST_P(Frames, ABodyIsReadIntoPlaceBehindItsHeader) {
   const auto body = pattern(500'000, 1);
   stream_.at_once = 70'000;
   stream_.give(frame(3, 1, body.size(), body));
@@ -244,7 +244,7 @@ TEST_P(TcpFrames, ABodyIsReadIntoPlaceBehindItsHeader) {
 
 // --- writing ---
 
-TEST_P(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
+TEST_P(Frames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
   for (const std::size_t room : {std::size_t{1}, std::size_t{5}, std::size_t{24}, std::size_t{333}, SIZE_MAX}) {
     stream_ = {};
     FrameWriter writer(stream_, 1 << 20, GetParam());
@@ -280,7 +280,7 @@ TEST_P(TcpFrames, WhatIsWrittenIsReadHoweverLittleGoesAtOnce) {
   }
 }
 
-TEST_P(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
+TEST_P(Frames, WithoutMemoryNothingIsSentOfAFrame) {
   const auto small = pattern(100, 1);
   const auto large = pattern(3000, 2);
   const std::vector<ByteSpan> parts = {small, large};
@@ -331,7 +331,7 @@ TEST_P(TcpFrames, WithoutMemoryNothingIsSentOfAFrame) {
   }
 }
 
-TEST_P(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
+TEST_P(Frames, AFullStreamMeansNoRoomInTheEnd) {
   FrameWriter writer(stream_, 1000, GetParam());
   stream_.room = 0;
   const auto bytes = pattern(100, 1);
@@ -347,7 +347,7 @@ TEST_P(TcpFrames, AFullStreamMeansNoRoomInTheEnd) {
   EXPECT_FALSE(writer.room_came());
 }
 
-TEST_P(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
+TEST_P(Frames, WhileABodyIsOnItsWayNothingElseIsTaken) {
   FrameWriter writer(stream_, 1000, GetParam());
   const auto body = pattern(10'000, 1);
   const std::vector<ByteSpan> parts = {body};
@@ -365,7 +365,7 @@ TEST_P(TcpFrames, WhileABodyIsOnItsWayNothingElseIsTaken) {
   EXPECT_EQ(heard_.takes, std::vector<std::uint64_t>{3}) << "told once the body was out";
 }
 
-TEST_P(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
+TEST_P(Frames, OneWriteCarriesAMessageAndWhatIsDue) {
   FrameWriter writer(stream_, 1000, GetParam());
   writer.taken(1, false);
   writer.window(8, false);
@@ -377,7 +377,7 @@ TEST_P(TcpFrames, OneWriteCarriesAMessageAndWhatIsDue) {
   EXPECT_EQ(stream_.writes, 1) << "the peer knows";
 }
 
-TEST_P(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
+TEST_P(Frames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
   FrameWriter writer(stream_, 1000, GetParam());
   auto body = std::make_shared<const std::vector<std::byte>>(pattern(999, 3));
   const std::weak_ptr<const std::vector<std::byte>> watched = body;
@@ -391,7 +391,7 @@ TEST_P(TcpFrames, AnEndedStreamTakesNothingAndLetsGoOfTheBody) {
   EXPECT_FALSE(writer.send_body(1, {}, 0, nullptr));
 }
 
-TEST_P(TcpFrames, ALargeBodyOfManyPartsIsReadAsItWasWritten) {
+TEST_P(Frames, ALargeBodyOfManyPartsIsReadAsItWasWritten) {
   const auto body = pattern(900'001, 4);
   std::vector<ByteSpan> parts;
   for (std::size_t at = 0, size = 1; at < body.size(); at += size, size = size * 3 % 200'003 + 1) {
@@ -415,8 +415,8 @@ TEST_P(TcpFrames, ALargeBodyOfManyPartsIsReadAsItWasWritten) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Without, TcpFrames, ::testing::Values(Checksums::kNone));
-INSTANTIATE_TEST_SUITE_P(WithChecksums, TcpFrames, ::testing::Values(Checksums::kEach));
+INSTANTIATE_TEST_SUITE_P(Without, Frames, ::testing::Values(Checksums::kNone));
+INSTANTIATE_TEST_SUITE_P(WithChecksums, Frames, ::testing::Values(Checksums::kEach));
 
 // --- bodies in files ---
 
@@ -495,7 +495,7 @@ TEST_F(BodyInAFile, ThatIsCutOffEndsTheStreamAndLetsGoOfTheBody) {
 // --- damage ---
 
 /// Messages, control frames and a body; what came of them is compared with what was sent.
-class DamagedTcpFrames : public TcpFrames {
+class DamagedFrames : public Frames {
  protected:
   /// What a reader makes of `bytes`, in pieces of `at_once`. Sets `*refused` to the error's text.
   std::vector<Message> read(std::span<const std::byte> bytes, std::size_t at_once, std::string* refused) {
@@ -517,7 +517,7 @@ class DamagedTcpFrames : public TcpFrames {
   }
 };
 
-TEST_P(DamagedTcpFrames, NoFlippedBitIsTakenForData) {
+TEST_P(DamagedFrames, NoFlippedBitIsTakenForData) {
   std::vector<std::byte> session;
   std::vector<Message> sent;
   unsigned seed = 0;
@@ -549,7 +549,7 @@ TEST_P(DamagedTcpFrames, NoFlippedBitIsTakenForData) {
   }
 }
 
-TEST_P(DamagedTcpFrames, ADamagedLengthTakesNoMemory) {
+TEST_P(DamagedFrames, ADamagedLengthTakesNoMemory) {
   auto bytes = frame(3, 1, 16, pattern(16, 1));
   bytes[18] ^= std::byte{0x0F};  // within the limit of a body
   std::string refused;
@@ -557,7 +557,7 @@ TEST_P(DamagedTcpFrames, ADamagedLengthTakesNoMemory) {
   EXPECT_THAT(refused, ::testing::HasSubstr("the header of a frame from " + where_ + " arrived damaged"));
 }
 
-INSTANTIATE_TEST_SUITE_P(WithChecksums, DamagedTcpFrames, ::testing::Values(Checksums::kEach));
+INSTANTIATE_TEST_SUITE_P(WithChecksums, DamagedFrames, ::testing::Values(Checksums::kEach));
 
 }  // namespace
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

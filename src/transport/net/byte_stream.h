@@ -10,7 +10,7 @@
 
 #include "core/unique_fd.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 /// The result of a read or a write.
 struct IoResult {
@@ -49,4 +49,4 @@ class Socket final : public ByteStream {
   const std::string where_;
 };
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

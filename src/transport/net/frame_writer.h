@@ -13,7 +13,7 @@
 #include "frames.h"
 #include "piece_buffer.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 /// Encodes messages as bytes. Bytes that the stream accepts at once are never copied. Of the others, those of small
 /// messages are copied, and those of bodies are not. A body's checksum is computed piece by piece, each immediately
@@ -121,4 +121,4 @@ class FrameWriter {
   std::uint64_t told_window_ = 0;
 };
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -1,25 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "byte_stream.h"
-#include "transport/net/handshake.h"
-#include "transport/tcp.h"
+#include "records.h"
 
-/// Parts of the handshake that both ends share.
-namespace crossdock::transport::tcp {
-
-using namespace net;  // NOLINT(google-build-using-namespace): what tcp shares with other transports
-
-inline constexpr HandshakeNames kNames = {
-    .options = "TcpOptions", .client_role = "crossdock tcp 1 client", .server_role = "crossdock tcp 1 server"};
-
-/// The features that this end offers in a handshake.
-std::uint64_t own_features(const TcpOptions& options) noexcept;
-/// Whether frames have checksums between two ends that offered these features.
-bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept;
+/// The records of the handshake, over a stream of bytes.
+namespace crossdock::transport::net {
 
 /// Reads a record that arrives in parts. Never reads a byte beyond its end.
 class RecordReader {
@@ -43,4 +31,4 @@ class RecordReader {
 /// peer has disconnected.
 bool send_record(ByteStream& stream, ByteSpan record);
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

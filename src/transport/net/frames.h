@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "core/bytes.h"
-#include "transport/net/crc32c.h"
+#include "crc32c.h"
 
 /// The frames of both directions of a connection, after the handshake. docs/protocol-tcp.md is the specification.
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,  ///< Untagged.
@@ -41,7 +41,7 @@ inline std::uint32_t header_checksum(const std::byte* header) noexcept {
   std::array<std::byte, kHeaderBytes> bytes;
   std::copy_n(header, kHeaderBytes, bytes.begin());
   store_le(&bytes[kHeaderChecksum], std::uint32_t{0});
-  return net::crc32c(bytes);
+  return crc32c(bytes);
 }
 
 inline void store(std::byte* to, const FrameHeader& header, Checksums checksums) noexcept {
@@ -83,7 +83,7 @@ using Trailer = std::array<std::byte, kFrameAlignment - 1 + kChecksumBytes>;
 
 /// Returns the CRC-32C with which a trailer must end, given that of its payload. It also covers the zeros before it.
 inline std::uint32_t trailer_checksum(std::uint32_t payload, ByteSpan trailer) noexcept {
-  return net::crc32c(payload, trailer.first(trailer.size() - kChecksumBytes));
+  return crc32c(payload, trailer.first(trailer.size() - kChecksumBytes));
 }
 
 /// Returns the bytes that follow a payload of `length` bytes. `payload` is its CRC-32C; it is used only if there are
@@ -97,4 +97,4 @@ inline Trailer make_trailer(std::uint64_t length, Checksums checksums, std::uint
   return trailer;
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

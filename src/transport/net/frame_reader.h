@@ -13,13 +13,14 @@
 #include "transport/body_memory.h"
 #include "transport/transport.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 
 struct ReadLimits {
   std::uint64_t max_message = 0;
   std::uint64_t max_body = 0;
   std::shared_ptr<BodyMemory> body_memory;
   Checksums checksums = Checksums::kNone;
+  const char* options = "";  ///< The structure with the limits, for errors: "TcpOptions".
 };
 
 /// Receives the frames that aren't messages. Its functions may throw ProtocolError.
@@ -105,4 +106,4 @@ class FrameReader {
   std::optional<IoResult> ended_;
 };
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -1,22 +1,8 @@
-#include "handshake.h"
+#include "record_stream.h"
 
 #include <utility>
 
-namespace crossdock::transport::tcp {
-
-std::uint64_t own_features(const TcpOptions& options) noexcept {
-  constexpr std::uint64_t kAlways = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
-  switch (options.checksum) {
-    case Checksum::kAuto: return kAlways | kFeatureChecksums;
-    case Checksum::kOn: return kAlways | kFeatureChecksums | kFeatureAsksForChecksums;
-    case Checksum::kOff: break;
-  }
-  return kAlways;
-}
-
-bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {
-  return (own & peer & kFeatureChecksums) != 0 && ((own | peer) & kFeatureAsksForChecksums) != 0;
-}
+namespace crossdock::transport::net {
 
 RecordReader::State RecordReader::read(ByteStream& stream) {
   for (;;) {
@@ -46,4 +32,4 @@ bool send_record(ByteStream& stream, ByteSpan record) {
   return moved.state == IoResult::State::kBytes && moved.bytes == record.size();
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

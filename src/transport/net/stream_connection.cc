@@ -1,4 +1,4 @@
-#include "connection.h"
+#include "stream_connection.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -10,34 +10,34 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "handshake.h"
+#include "records.h"
 #include "socket_options.h"
 
-namespace crossdock::transport::tcp {
+namespace crossdock::transport::net {
 namespace {
 
-constexpr const char* kWhat = "this tcp connection";
 /// Limits of what is taken without an acknowledgement of its own. It is acknowledged with the next frame that is sent
 /// anyway, or once nothing more has arrived.
 constexpr std::uint64_t kQuietMessages = 32;
 constexpr std::uint64_t kQuietBytes = 256 << 10;
 
-UniqueFd poll_for(int socket) {
+UniqueFd poll_for(int socket, const std::string& where) {
   UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!poll) throw_errno(errno, "making a descriptor to wait on for a tcp connection");
+  if (!poll) throw_errno(errno, "making a descriptor to wait on for " + where);
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
-  if (::epoll_ctl(poll.get(), EPOLL_CTL_ADD, socket, &event) != 0) throw_errno(errno, "watching a tcp connection");
+  if (::epoll_ctl(poll.get(), EPOLL_CTL_ADD, socket, &event) != 0)
+    throw_errno(errno, "watching the connection to " + where);
   return poll;
 }
 
-Agreement agreement_of(const Introduction& introduction) {
+Agreement agreement_of(const Introduction& introduction, const StreamNames& names) {
   Agreement agreement = introduction.agreement;
   agreement.error_messages = introduction.both(kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
   agreement.checksums = use_checksums(introduction.own_features, introduction.peer_features);
   agreement.same_user = false;
-  agreement.carrier = "tcp";
+  if (agreement.carrier.empty()) agreement.carrier = names.scheme;
   return agreement;
 }
 
@@ -47,23 +47,26 @@ Checksums checksums_of(const Agreement& agreement) noexcept {
 
 }  // namespace
 
-TcpConnection::TcpConnection(UniqueFd socket, const Introduction& introduction, const TcpOptions& options)
-    : agreement_(agreement_of(introduction)),
-      send_limit_(std::min(options.max_message, introduction.peer_max_message)),
+StreamConnection::StreamConnection(UniqueFd socket, const Introduction& introduction, const StreamLimits& limits,
+                                   const StreamNames& names)
+    : agreement_(agreement_of(introduction, names)),
+      send_limit_(std::min(limits.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
       where_(agreement_.peer),
+      names_(names),
       socket_(std::move(socket), where_),
-      poll_(poll_for(socket_.get())),
-      writer_(socket_, options.queue_bytes, checksums_of(agreement_)),
+      poll_(poll_for(socket_.get(), where_)),
+      writer_(socket_, limits.queue_bytes, checksums_of(agreement_)),
       reader_(socket_, *this,
               {.max_message = introduction.max_message,
-               .max_body = options.max_body,
+               .max_body = limits.max_body,
                .body_memory = pool_,
-               .checksums = checksums_of(agreement_)},
+               .checksums = checksums_of(agreement_),
+               .options = names.options},
               where_),
       quantum_(kQuietMessages) {}
 
-TcpConnection::~TcpConnection() {
+StreamConnection::~StreamConnection() {
   if (fork_.in_child()) return;  // the parent continues: the child only closes inherited descriptors
   try {
     writer_.goodbye();
@@ -75,14 +78,14 @@ TcpConnection::~TcpConnection() {
 
 // --- the sending half ---
 
-bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
-  fork_.check(kWhat);
+bool StreamConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  fork_.check(names_.connection);
   const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
-                               where_ +
-                               "; raise TcpOptions::max_message at both ends, or max_request where the peer listens");
+                               where_ + "; raise " + names_.options +
+                               "::max_message at both ends, or max_request where the peer listens");
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool sent = writer_.send(kind, tag, head, tail, corked);
@@ -90,14 +93,14 @@ bool TcpConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan hea
   return sent;
 }
 
-bool TcpConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
-  fork_.check(kWhat);
+bool StreamConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+  fork_.check(names_.connection);
   std::uint64_t size = 0;
   for (const ByteSpan part : parts) size += part.size();
   if (size > body_limit_) {
     throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
-                               std::to_string(body_limit_) + " bytes of " + where_ +
-                               "; raise TcpOptions::max_body there");
+                               std::to_string(body_limit_) + " bytes of " + where_ + "; raise " + names_.options +
+                               "::max_body there");
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool sent = writer_.send_body(tag, parts, size, std::move(keep));
@@ -107,14 +110,14 @@ bool TcpConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts
 
 /// Throws once nothing can be sent any more. If another thread sleeps on the descriptor, that thread must send the
 /// rest.
-void TcpConnection::after_sending() {
+void StreamConnection::after_sending() {
   if (writer_.ended()) throw_gone();
   if (!writer_.pending()) return;
   const std::lock_guard lock(interest_mutex_);
   if (asleep_) set_interest(true);
 }
 
-void TcpConnection::throw_gone() const {
+void StreamConnection::throw_gone() const {
   if (writer_.source_lost()) {
     throw FileChangedError("a body that is being sent to " + where_ +
                            " can't be read any more: its file was truncated; replace files as a whole, or serve them "
@@ -125,8 +128,8 @@ void TcpConnection::throw_gone() const {
                                       : " is gone: it has exited or was killed, or the network lost it"));
 }
 
-bool TcpConnection::flush() {
-  fork_.check(kWhat);
+bool StreamConnection::flush() {
+  fork_.check(names_.connection);
   if (!writer_.pending()) {
     if (writer_.ended()) throw_gone();
     return true;
@@ -136,12 +139,12 @@ bool TcpConnection::flush() {
   return done;
 }
 
-std::size_t TcpConnection::in_flight() {
+std::size_t StreamConnection::in_flight() {
   flush();
   return static_cast<std::size_t>(writer_.sent() - peer_taken_.load(std::memory_order_acquire));
 }
 
-bool TcpConnection::below_window(std::size_t window) {
+bool StreamConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const bool below = in_flight() < window;
@@ -153,8 +156,8 @@ bool TcpConnection::below_window(std::size_t window) {
 
 // --- the receiving half ---
 
-std::optional<Incoming> TcpConnection::receive() {
-  fork_.check(kWhat);
+std::optional<Incoming> StreamConnection::receive() {
+  fork_.check(names_.connection);
   if (failure_) throw_error(failure_->first, failure_->second);
   try {
     return take();
@@ -164,7 +167,7 @@ std::optional<Incoming> TcpConnection::receive() {
   }
 }
 
-std::optional<Incoming> TcpConnection::take() {
+std::optional<Incoming> StreamConnection::take() {
   if (std::exchange(room_told_, false)) {
     writer_.forget_refusal();
     if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
@@ -183,13 +186,13 @@ std::optional<Incoming> TcpConnection::take() {
   return std::nullopt;
 }
 
-void TcpConnection::count(const Incoming& message) {
+void StreamConnection::count(const Incoming& message) {
   ++received_;
   unacknowledged_bytes_ += message.bytes.size();
   acknowledge(received_ - acknowledged_ >= quantum_ || unacknowledged_bytes_ >= kQuietBytes);
 }
 
-void TcpConnection::acknowledge(bool now) {
+void StreamConnection::acknowledge(bool now) {
   if (received_ == acknowledged_) return;
   writer_.taken(received_, now);
   if (!now) return;
@@ -197,7 +200,7 @@ void TcpConnection::acknowledge(bool now) {
   unacknowledged_bytes_ = 0;
 }
 
-void TcpConnection::taken(std::uint64_t messages) {
+void StreamConnection::taken(std::uint64_t messages) {
   const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
   const std::uint64_t sent = writer_.sent();
   if (messages < before || messages > sent) {
@@ -207,18 +210,18 @@ void TcpConnection::taken(std::uint64_t messages) {
   peer_taken_.store(messages, std::memory_order_release);
 }
 
-void TcpConnection::window(std::uint64_t messages) {
+void StreamConnection::window(std::uint64_t messages) {
   if (messages == 0) throw ProtocolError(where_ + " announced a window of 0 messages");
   quantum_ = std::clamp<std::uint64_t>(messages / 4, 1, kQuietMessages);
   acknowledge(received_ - acknowledged_ >= quantum_);
 }
 
-void TcpConnection::goodbye() {
+void StreamConnection::goodbye() {
   goodbye_.store(true, std::memory_order_relaxed);
   gone_.store(true, std::memory_order_relaxed);
 }
 
-void TcpConnection::throw_end() const {
+void StreamConnection::throw_end() const {
   const int error = reader_.ended()->error;
   std::string what = where_;
   if (goodbye_.load(std::memory_order_relaxed)) {
@@ -234,13 +237,13 @@ void TcpConnection::throw_end() const {
 
 // --- waiting ---
 
-bool TcpConnection::window_opened() const noexcept {
+bool StreamConnection::window_opened() const noexcept {
   const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
   return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
 }
 
 /// Checks everything that needs no system call.
-bool TcpConnection::news() const noexcept {
+bool StreamConnection::news() const noexcept {
   if (writer_.room_came() || window_opened()) {
     room_told_ = true;
     return true;
@@ -248,16 +251,16 @@ bool TcpConnection::news() const noexcept {
   return failure_.has_value() || reader_.has_more() || writer_.has_more() || writer_.ended();
 }
 
-bool TcpConnection::readable() const {
-  fork_.check(kWhat);
+bool StreamConnection::readable() const {
+  fork_.check(names_.connection);
   if (news()) return true;
   const short output = writer_.pending() ? POLLOUT : 0;
   pollfd ask{socket_.get(), static_cast<short>(POLLIN | POLLRDHUP | output), 0};
   return ::poll(&ask, 1, 0) > 0;
 }
 
-bool TcpConnection::prepare_sleep() {
-  fork_.check(kWhat);
+bool StreamConnection::prepare_sleep() {
+  fork_.check(names_.connection);
   if (!failure_) {
     if (writer_.pending()) writer_.push();
     acknowledge(true);
@@ -272,7 +275,7 @@ bool TcpConnection::prepare_sleep() {
 }
 
 /// Sets whether the descriptor becomes readable once the socket has room. The caller holds interest_mutex_.
-void TcpConnection::set_interest(bool output) {
+void StreamConnection::set_interest(bool output) {
   if (watches_output_ == output) return;
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP | (output ? std::uint32_t{EPOLLOUT} : 0), .data = {}};
   if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) {
@@ -281,10 +284,10 @@ void TcpConnection::set_interest(bool output) {
   watches_output_ = output;
 }
 
-void TcpConnection::wake() {
-  fork_.check(kWhat);
+void StreamConnection::wake() {
+  fork_.check(names_.connection);
   const std::lock_guard lock(interest_mutex_);
   asleep_ = false;
 }
 
-}  // namespace crossdock::transport::tcp
+}  // namespace crossdock::transport::net

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "byte_stream.h"
+#include "core/fork.h"
+#include "core/unique_fd.h"
+#include "crossdock/core/error.h"
+#include "frame_reader.h"
+#include "frame_writer.h"
+#include "stream_names.h"
+#include "transport/internal/handshake.h"
+#include "transport/transport.h"
+
+namespace crossdock::transport::net {
+
+/// The limits of this end of a connection.
+struct StreamLimits {
+  std::uint64_t max_message = 0;  ///< That this end sends.
+  std::uint64_t max_body = 0;     ///< That this end accepts.
+  std::size_t queue_bytes = 0;    ///< For the writer.
+};
+
+/// Either end of a connection of messages over a socket, after the handshake.
+///
+/// Only the receiving half reads, so only it learns which messages the peer has taken. Both halves use the writer.
+class StreamConnection : public Connection, private ControlFrames {
+ public:
+  StreamConnection(UniqueFd socket, const Introduction& introduction, const StreamLimits& limits,
+                   const StreamNames& names);
+  ~StreamConnection() override;
+  StreamConnection(const StreamConnection&) = delete;
+  StreamConnection& operator=(const StreamConnection&) = delete;
+
+  const Agreement& agreement() const noexcept override { return agreement_; }
+  bool send(ByteSpan head, ByteSpan tail) override { return send_message(FrameKind::kMessage, 0, head, tail); }
+  bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) override {
+    return send_message(FrameKind::kTagged, tag, head, tail);
+  }
+  void cork() noexcept override { corked_ = true; }
+  std::uint64_t max_message() const noexcept override { return send_limit_; }
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
+  std::uint64_t max_body() const noexcept override { return body_limit_; }
+  std::size_t in_flight() override;
+  bool below_window(std::size_t window) override;
+  bool flush() override;
+  std::uint64_t pushed() const noexcept override { return writer_.pushed(); }
+
+  std::optional<Incoming> receive() override;
+  void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
+
+  bool readable() const override;
+  bool prepare_sleep() override;
+  void wake() override;
+  int descriptor() const noexcept override { return poll_.get(); }
+
+ private:
+  bool send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  void after_sending();
+  [[noreturn]] void throw_gone() const;
+  void set_interest(bool output);
+
+  std::optional<Incoming> take();
+  void count(const Incoming& message);
+  void acknowledge(bool now);
+  bool window_opened() const noexcept;
+  bool news() const noexcept;
+  void taken(std::uint64_t messages) override;
+  void window(std::uint64_t messages) override;
+  void goodbye() override;
+  [[noreturn]] void throw_end() const;
+
+  const ForkGuard fork_;
+  const Agreement agreement_;
+  const std::uint64_t send_limit_;
+  const std::uint64_t body_limit_;
+  const std::string where_;
+  const StreamNames names_;
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
+  Socket socket_;
+  UniqueFd poll_;  // an epoll instance that contains the socket
+  FrameWriter writer_;
+  FrameReader reader_;
+
+  bool corked_ = false;  // of the sending half
+  std::atomic<std::uint64_t> peer_taken_{0};
+  std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
+  std::atomic<bool> goodbye_{false};
+  std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
+
+  std::mutex interest_mutex_;
+  bool asleep_ = false;
+  bool watches_output_ = false;
+
+  // Of the receiving half:
+  std::uint64_t received_ = 0;  // messages, in total
+  std::uint64_t acknowledged_ = 0;
+  std::uint64_t unacknowledged_bytes_ = 0;
+  std::uint64_t quantum_;           // maximum of messages that are taken without telling the peer
+  mutable bool room_told_ = false;  // readable() has returned true because of room
+  std::optional<std::pair<ErrorCode, std::string>> failure_;
+};
+
+}  // namespace crossdock::transport::net
