@@ -47,6 +47,7 @@ LIBRARIES = {
     "zstd": "src/ipc",
     "nanobind/": "python",
     "openssl/": "src/transport/net",
+    "rdma/": "src/transport/fabric",
     "ucp/": "src/transport/ucx",
     "Python.h": "python",
     "structmember.h": "python",

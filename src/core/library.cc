@@ -34,4 +34,8 @@ Library::~Library() { ::dlclose(handle_); }
 
 void* Library::symbol(const char* name) const noexcept { return ::dlsym(handle_, name); }
 
+void* Library::symbol(const char* name, const char* version) const noexcept {
+  return ::dlvsym(handle_, name, version);
+}
+
 }  // namespace crossdock

@@ -23,6 +23,8 @@ class Library {
   const std::string& name() const noexcept { return name_; }
   /// Returns the symbol's address, or null.
   void* symbol(const char* name) const noexcept;
+  /// Returns the address of this version of the symbol, or null.
+  void* symbol(const char* name, const char* version) const noexcept;
 
  private:
   Library(void* handle, std::string name) noexcept;

@@ -83,6 +83,7 @@ struct Heard final : ControlFrames {
   void taken(std::uint64_t count) override { control.push_back(count * 4); }
   void window(std::uint64_t count) override { control.push_back(count * 4 + 1); }
   void goodbye() override { control.push_back(2); }
+  void beside(FrameKind, std::uint64_t, ByteSpan) override { std::abort(); }
 };
 
 Heard hear(ByteSpan bytes, ByteSpan cuts, Checksums checksums) {

@@ -114,6 +114,38 @@ struct TcpOptions {
   std::string advertised_host = {};
 };
 
+/// Options of `fabric:`.
+struct FabricOptions {
+  /// Larger messages are rejected at the sender, and end the connection at the receiver.
+  std::uint64_t max_message = 64ull << 20;
+  /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
+  /// max_message.
+  std::uint64_t max_request = 1ull << 20;
+  /// Longest body by value that is accepted from the peer; 0: none.
+  std::uint64_t max_body = 64ull << 30;
+  /// A secret that both ends must know, as in TcpOptions.
+  std::string token = {};
+  int handshake_timeout_ms = 5000;
+  /// Bytes that send() may copy and keep while the link is full, for one connection.
+  std::size_t queue_bytes = 256 << 10;
+  /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
+  std::string advertised_host = {};
+  /// Paths of libfabric's library to try before the system's.
+  std::vector<std::string> libraries = {};
+  /// libfabric's provider of the endpoints, the same at both ends.
+  std::string provider = "tcp;ofi_rxm";
+  /// Whether clients may read the memory of published tables from afar. The provider checks the key and the bounds of
+  /// each read. Used if both ends have it.
+  bool remote_reads = true;
+  /// Seconds of silence before the link is probed; 0: never. The connection is dead after three unanswered probes at
+  /// the same interval, at most 10 s apart.
+  int keepalive_s = 2;
+  /// TCP_USER_TIMEOUT of the link: ends the connection if sent bytes aren't acknowledged, or probes aren't answered,
+  /// for this time; 0: the system's default. Also ends the connection to a peer that is alive and leaves the link full:
+  /// only metadata and requests go over the link.
+  int user_timeout_ms = 8000;
+};
+
 /// Options of `ucx:`.
 struct UcxOptions {
   /// Larger messages are rejected at the sender, and end the connection at the receiver.

@@ -14,7 +14,7 @@ constexpr std::size_t kBuffer = 64 << 10;
 /// copied.
 constexpr std::size_t kReadAhead = 4 << 10;
 /// A frame up to this size is read into the buffer, together with the bytes after it.
-constexpr std::size_t kSmall = 16 << 10;
+constexpr std::size_t kSmall = kMaxAnnouncement;
 constexpr std::size_t kBytesPerTurn = 256 << 10;
 
 std::string hexadecimal(std::uint32_t value) {
@@ -50,6 +50,10 @@ std::optional<Incoming> FrameReader::receive() {
       has_more_ = begin_ != end_;
       return message;
     }
+    if (std::exchange(paused_, false)) {
+      has_more_ = begin_ != end_;
+      return std::nullopt;
+    }
     has_more_ = budget == 0;
     if (budget == 0 || drained_ || ended_ || !fill(&budget)) return std::nullopt;
   }
@@ -75,6 +79,16 @@ std::optional<Incoming> FrameReader::take() {
         goodbye_ = true;
         control_.goodbye();
         break;
+      case FrameKind::kBodyBeside:
+      case FrameKind::kRegion:
+      case FrameKind::kRetired: {
+        const std::optional<ByteSpan> payload = small_payload(header);
+        if (!payload) return std::nullopt;
+        control_.beside(header.kind, header.tag, *payload);
+        begin_ += std::exchange(wanted_, 0);
+        paused_ = true;
+        return std::nullopt;
+      }
       case FrameKind::kMessage:
       case FrameKind::kTagged:
       case FrameKind::kBody: {
@@ -82,21 +96,28 @@ std::optional<Incoming> FrameReader::take() {
           begin_large(header);
           continue;
         }
-        const auto length = static_cast<std::size_t>(header.length);
-        const std::size_t trailer = trailer_size(length, limits_.checksums);
-        wanted_ += length + trailer;
-        if (have < wanted_) return std::nullopt;
-        const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
-        if (limits_.checksums == Checksums::kEach) {
-          check_payload(header.kind, length, crc32c(payload), {payload.data() + length, trailer});
-        }
+        const std::optional<ByteSpan> payload = small_payload(header);
+        if (!payload) return std::nullopt;
         begin_ += std::exchange(wanted_, 0);
         after_large_ = false;
-        return Incoming{header.kind == FrameKind::kTagged, header.tag, payload};
+        return Incoming{header.kind == FrameKind::kTagged, header.tag, *payload};
       }
     }
     begin_ += std::exchange(wanted_, 0);
   }
+}
+
+/// Returns the payload of the small frame at begin_ once all of it is in the buffer. Sets wanted_.
+std::optional<ByteSpan> FrameReader::small_payload(const FrameHeader& header) {
+  const auto length = static_cast<std::size_t>(header.length);
+  const std::size_t trailer = trailer_size(length, limits_.checksums);
+  wanted_ = kHeaderBytes + length + trailer;
+  if (end_ - begin_ < wanted_) return std::nullopt;
+  const ByteSpan payload(buffer_.get() + begin_ + kHeaderBytes, length);
+  if (limits_.checksums == Checksums::kEach) {
+    check_payload(header.kind, length, crc32c(payload), {payload.data() + length, trailer});
+  }
+  return payload;
 }
 
 /// Returns the header at begin_, which must be complete.
@@ -108,7 +129,7 @@ FrameHeader FrameReader::header() const {
     if (sent != found) throw_damaged("the header of a frame from " + where_, sent, found);
   }
   FrameHeader header;
-  if (!load(at, limits_.checksums, &header)) {
+  if (!load(at, limits_.checksums, limits_.kinds, &header)) {
     throw ProtocolError(where_ + " sent an invalid frame: kind " + std::to_string(load_le<std::uint64_t>(at)) +
                         ", tag " + std::to_string(header.tag) + ", " + std::to_string(header.length) + " bytes");
   }
@@ -127,6 +148,11 @@ void FrameReader::check_payload(FrameKind kind, std::uint64_t length, std::uint3
 }
 
 void FrameReader::check(const FrameHeader& header) const {
+  if (header.kind == FrameKind::kBodyBeside || header.kind == FrameKind::kRegion) {
+    if (header.length <= kSmall) return;
+    throw ProtocolError(where_ + " sent an announcement of " + std::to_string(header.length) +
+                        " bytes; this end accepts at most " + std::to_string(kSmall));
+  }
   const bool is_body = header.kind == FrameKind::kBody;
   const std::uint64_t limit = is_body ? limits_.max_body : limits_.max_message;
   if (header.length <= limit) return;

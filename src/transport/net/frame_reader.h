@@ -20,15 +20,19 @@ struct ReadLimits {
   std::uint64_t max_body = 0;
   std::shared_ptr<BodyMemory> body_memory;
   Checksums checksums = Checksums::kNone;
+  FrameKinds kinds = FrameKinds::kStream;
   const char* options = "";  ///< The structure with the limits, for errors: "TcpOptions".
 };
 
-/// Receives the frames that aren't messages. Its functions may throw ProtocolError.
+/// Receives the frames that the reader doesn't return. Its functions may throw ProtocolError.
 class ControlFrames {
  public:
   virtual void taken(std::uint64_t messages) = 0;
   virtual void window(std::uint64_t messages) = 0;
   virtual void goodbye() = 0;
+  /// Called with FrameKinds::kBeside only, for its kinds. receive() then returns, so that the caller decides whether to
+  /// go on. `payload` is 8-aligned, and valid during the call.
+  virtual void beside(FrameKind kind, std::uint64_t number, ByteSpan payload) = 0;
 
  protected:
   ~ControlFrames() = default;
@@ -79,6 +83,7 @@ class FrameReader {
   void begin_large(const FrameHeader& header);
   void note_received(std::uint64_t bytes);
   Incoming finish_large();
+  std::optional<ByteSpan> small_payload(const FrameHeader& header);
   FrameHeader header() const;
   void check(const FrameHeader& header) const;
   void check_payload(FrameKind kind, std::uint64_t length, std::uint32_t payload, ByteSpan trailer) const;
@@ -100,6 +105,7 @@ class FrameReader {
   Trailer trailer_{};                // of large_
   std::shared_ptr<std::byte> held_;  // a large message that was returned
   bool after_large_ = false;
+  bool paused_ = false;  // after a frame that went to ControlFrames::beside()
   bool has_more_ = false;
   bool drained_ = false;
   bool goodbye_ = false;

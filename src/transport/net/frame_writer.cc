@@ -39,8 +39,9 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   }
   if (ended()) return false;
 
-  make_room(kControlBytes + total);               // for bytes that the stream may not accept: no frame is cut
-  sent_.fetch_add(1, std::memory_order_release);  // first: the peer's answer may arrive before this thread continues
+  make_room(kControlBytes + total);  // for bytes that the stream may not accept: no frame is cut
+  // First: the peer's answer may arrive before this thread continues.
+  if (is_message(kind)) sent_.fetch_add(1, std::memory_order_release);
   std::array<std::byte, kControlBytes + kHeaderBytes> start;
   std::size_t start_size = add_control(start.data());
   store(start.data() + start_size, {kind, tag, length}, checksums_);

@@ -18,6 +18,21 @@ enum class FrameKind : std::uint8_t {
   kTaken = 4,    ///< How many messages this end has taken in total.
   kWindow = 5,   ///< How many messages this end allows in flight: tells the peer how often to acknowledge them.
   kGoodbye = 6,  ///< The last frame before an end closes.
+  // Of a transport that carries bodies beside the stream (docs/protocol-fabric.md):
+  kBodyBeside = 7,  ///< Tagged: announces a body. The payload says how its bytes come.
+  kRegion = 8,      ///< Announces a region, under the number in `tag`.
+  kRetired = 9,     ///< Withdraws a region's number.
+};
+
+/// Whether a frame is a message, which the peer acknowledges.
+constexpr bool is_message(FrameKind kind) noexcept {
+  return kind <= FrameKind::kBody || kind == FrameKind::kBodyBeside;
+}
+
+/// The kinds of frames that a connection knows.
+enum class FrameKinds : std::uint8_t {
+  kStream = static_cast<std::uint8_t>(FrameKind::kGoodbye),  ///< Everything goes through the stream.
+  kBeside = static_cast<std::uint8_t>(FrameKind::kRetired),
 };
 
 /// A frame's first 24 bytes. Its payload follows, then its trailer.
@@ -28,6 +43,7 @@ struct FrameHeader {
 };
 
 inline constexpr std::size_t kHeaderBytes = 24;
+inline constexpr std::size_t kMaxAnnouncement = 16 << 10;  ///< Payload of a kBodyBeside or kRegion frame.
 inline constexpr std::size_t kFrameAlignment = 8;
 
 /// Whether both ends agreed on a CRC-32C of each header and of each payload.
@@ -53,19 +69,23 @@ inline void store(std::byte* to, const FrameHeader& header, Checksums checksums)
 
 /// Returns false for an unknown kind, a byte that must be zero and isn't, or a payload where none is allowed. Doesn't
 /// verify the checksum.
-[[nodiscard]] inline bool load(const std::byte* from, Checksums checksums, FrameHeader* header) noexcept {
+[[nodiscard]] inline bool load(const std::byte* from, Checksums checksums, FrameKinds kinds,
+                               FrameHeader* header) noexcept {
   auto kind = load_le<std::uint64_t>(from);
   if (checksums == Checksums::kEach) kind &= 0xFFFFFFFF;
   header->tag = load_le<std::uint64_t>(from + 8);
   header->length = load_le<std::uint64_t>(from + 16);
-  if (kind < 1 || kind > static_cast<std::uint64_t>(FrameKind::kGoodbye)) return false;
+  if (kind < 1 || kind > static_cast<std::uint64_t>(kinds)) return false;
   header->kind = static_cast<FrameKind>(kind);
   switch (header->kind) {
     case FrameKind::kMessage: return header->tag == 0;
     case FrameKind::kTagged:
-    case FrameKind::kBody: return true;
+    case FrameKind::kBody:
+    case FrameKind::kBodyBeside:
+    case FrameKind::kRegion: return true;
     case FrameKind::kTaken:
-    case FrameKind::kWindow: return header->length == 0;
+    case FrameKind::kWindow:
+    case FrameKind::kRetired: return header->length == 0;
     case FrameKind::kGoodbye: return header->tag == 0 && header->length == 0;
   }
   return false;

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <string>
 #include <system_error>
 
@@ -45,7 +47,8 @@ bool PieceBuffer::fill(std::span<iovec> parts) {
   content_ = 0;
   while (!(parts = without_first(parts, 0)).empty()) {
     const ssize_t copied =
-        ::pwritev(fd_.get(), parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(content_));
+        ::pwritev(fd_.get(), parts.data(), static_cast<int>(std::min<std::size_t>(parts.size(), IOV_MAX)),
+                  static_cast<off_t>(content_));
     if (copied < 0 && errno == EINTR) continue;
     if (copied < 0 && errno == EFAULT) return false;
     if (copied < 0) throw_errno(errno, "copying a piece of a body");

@@ -16,8 +16,11 @@ constexpr std::size_t kHelloBytes = 88;    // plus the checksum
 constexpr std::size_t kChallengeBytes = 56;
 constexpr std::size_t kProofRecordBytes = 56;
 constexpr std::size_t kWelcomeProof = 64;
-constexpr std::size_t kWelcomeBytes = 96;  // plus the checksum
+constexpr std::size_t kWelcomeBytes = 96;   // plus the checksum
+constexpr std::size_t kEndpointBytes = 44;  // plus the provider's name
 constexpr std::uint32_t kHasToken = 1;
+constexpr std::uint32_t kOneSided = 1;
+constexpr std::uint32_t kWantsParts = 2;
 
 std::vector<std::byte> record(std::size_t size, RecordType type) {
   std::vector<std::byte> bytes(size);
@@ -94,6 +97,17 @@ std::vector<std::byte> encode(const Refused& refused) {
   return bytes;
 }
 
+std::vector<std::byte> encode(const EndpointOffer& offer) {
+  std::vector<std::byte> bytes = record(kEndpointBytes + offer.provider.size(), RecordType::kEndpoint);
+  store_le(&bytes[24], offer.greeting);
+  store_le(&bytes[32], offer.ways);
+  store_le(&bytes[36], (offer.one_sided ? kOneSided : 0) | (offer.wants_parts ? kWantsParts : 0));
+  store_le(&bytes[40], offer.port);
+  store_le(&bytes[42], static_cast<std::uint16_t>(offer.provider.size()));
+  std::ranges::copy(as_bytes(offer.provider), bytes.begin() + kEndpointBytes);
+  return bytes;
+}
+
 bool is_damaged(ByteSpan hello, const Hello& decoded) noexcept {
   return is_damaged(hello, kHelloBytes, decoded.features);
 }
@@ -107,7 +121,7 @@ ByteSpan proven_part(ByteSpan welcome) noexcept { return welcome.first(std::min(
 bool decode(ByteSpan bytes, Preamble* preamble) noexcept {
   if (bytes.size() < kPreambleBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) return false;
   const auto type = load_le<std::uint32_t>(&bytes[8]);
-  if (type < 1 || type > static_cast<std::uint32_t>(RecordType::kProof)) return false;
+  if (type < 1 || type > static_cast<std::uint32_t>(RecordType::kEndpoint)) return false;
   preamble->type = static_cast<RecordType>(type);
   preamble->version = load_le<std::uint32_t>(&bytes[12]);
   preamble->size = load_le<std::uint32_t>(&bytes[16]);
@@ -147,6 +161,20 @@ bool decode(ByteSpan record, Welcome* welcome) noexcept {
   welcome->free_data = load_le<std::uint64_t>(&record[56]);
   get(&record[kWelcomeProof], &welcome->proof);
   return true;
+}
+
+bool decode(ByteSpan record, EndpointOffer* offer) {
+  if (record.size() < kEndpointBytes) return false;
+  offer->greeting = load_le<std::uint64_t>(&record[24]);
+  offer->ways = load_le<std::uint32_t>(&record[32]);
+  const auto flags = load_le<std::uint32_t>(&record[36]);
+  offer->one_sided = (flags & kOneSided) != 0;
+  offer->wants_parts = (flags & kWantsParts) != 0;
+  offer->port = load_le<std::uint16_t>(&record[40]);
+  const auto size = load_le<std::uint16_t>(&record[42]);
+  if (size > record.size() - kEndpointBytes) return false;
+  offer->provider = as_text(record.subspan(kEndpointBytes, size));
+  return offer->port != 0;
 }
 
 bool decode(ByteSpan record, Refused* refused) { return transport::decode(record, kPreambleBytes, refused); }

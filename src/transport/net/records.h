@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/bytes.h"
@@ -27,6 +28,7 @@ inline constexpr std::uint64_t kFeatureAsksForChecksums = 16;
 inline constexpr std::uint64_t kFeatureReads = 32;
 inline constexpr std::uint64_t kFeatureWantsParts = 64;  ///< A client: wants some columns of each batch only.
 inline constexpr std::uint64_t kFeatureNoBodies = 128;   ///< A client: accepts no bodies by value.
+inline constexpr std::uint64_t kFeatureEndpoints = 256;  ///< Has endpoints of libfabric for bodies.
 
 /// The features that every transport offers.
 inline constexpr std::uint64_t kCommonFeatures = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
@@ -38,7 +40,14 @@ constexpr bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {
 /// The protection of the connection after the handshake.
 enum class Mode : std::uint32_t { kPlain = 0, kTls = 1 };
 
-enum class RecordType : std::uint32_t { kHello = 1, kWelcome = 2, kRefused = 3, kChallenge = 4, kProof = 5 };
+enum class RecordType : std::uint32_t {
+  kHello = 1,
+  kWelcome = 2,
+  kRefused = 3,
+  kChallenge = 4,
+  kProof = 5,
+  kEndpoint = 6
+};
 
 /// The beginning of every record.
 struct Preamble {
@@ -78,11 +87,22 @@ struct Welcome {
   Proof proof{};  ///< Zeros without a token.
 };
 
+/// Either end's endpoint of libfabric, before the Welcome.
+struct EndpointOffer {
+  std::uint64_t greeting = 0;  ///< The tag of the first message that this endpoint wants.
+  std::uint32_t ways = 0;      ///< Bits of Ways: a server's that it has, a client's that both use.
+  bool one_sided = false;      ///< Its provider reads and sends without calls.
+  bool wants_parts = false;    ///< The client's ConnectOptions::wants_parts.
+  std::uint16_t port = 0;      ///< Of the endpoint, at the address of the link.
+  std::string provider;
+};
+
 std::vector<std::byte> encode(const Hello& hello);
 std::vector<std::byte> encode(const Challenge& challenge);
 std::vector<std::byte> encode(const TokenProof& proof);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Refused& refused);
+std::vector<std::byte> encode(const EndpointOffer& offer);
 
 /// Whether a HELLO or a WELCOME was changed on its way, according to its own CRC-32C. The record must be complete, with
 /// at least its minimum length. A record of an older end is shorter, has no CRC, and can't be checked; a record that
@@ -104,5 +124,6 @@ ByteSpan proven_part(ByteSpan welcome) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, TokenProof* proof) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, Welcome* welcome) noexcept;
 [[nodiscard]] bool decode(ByteSpan record, Refused* refused);
+[[nodiscard]] bool decode(ByteSpan record, EndpointOffer* offer);
 
 }  // namespace crossdock::transport::net

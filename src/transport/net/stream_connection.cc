@@ -21,10 +21,12 @@ namespace {
 constexpr std::uint64_t kQuietMessages = 32;
 constexpr std::uint64_t kQuietBytes = 256 << 10;
 
+constexpr std::uint32_t kInput = EPOLLIN | EPOLLRDHUP;
+
 UniqueFd poll_for(int socket, const std::string& where) {
   UniqueFd poll(::epoll_create1(EPOLL_CLOEXEC));
   if (!poll) throw_errno(errno, "making a descriptor to wait on for " + where);
-  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {}};
+  epoll_event event{.events = kInput, .data = {}};
   if (::epoll_ctl(poll.get(), EPOLL_CTL_ADD, socket, &event) != 0)
     throw_errno(errno, "watching the connection to " + where);
   return poll;
@@ -62,14 +64,16 @@ StreamConnection::StreamConnection(UniqueFd socket, const Introduction& introduc
                .max_body = limits.max_body,
                .body_memory = pool_,
                .checksums = checksums_of(agreement_),
+               .kinds = limits.kinds,
                .options = names.options},
               where_),
+      watched_(kInput),
       quantum_(kQuietMessages) {}
 
 StreamConnection::~StreamConnection() {
   if (fork_.in_child()) return;  // the parent continues: the child only closes inherited descriptors
   try {
-    writer_.goodbye();
+    if (!abandoned_) writer_.goodbye();
   } catch (const std::exception&) {
     // There is no peer left to tell.
   }
@@ -78,31 +82,44 @@ StreamConnection::~StreamConnection() {
 
 // --- the sending half ---
 
+void StreamConnection::check_usable() const {
+  fork_.check(names_.connection);
+  if (gone()) throw_gone();
+}
+
 bool StreamConnection::send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(names_.connection);
-  const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
+    corked_ = false;
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
                                where_ + "; raise " + names_.options +
                                "::max_message at both ends, or max_request where the peer listens");
   }
-  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  return send_frame(kind, tag, head, tail);
+}
+
+bool StreamConnection::send_frame(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
+  const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
+  if (gone()) throw_gone();
   const bool sent = writer_.send(kind, tag, head, tail, corked);
   if (!corked || !sent) after_sending();
   return sent;
+}
+
+void StreamConnection::check_body(std::uint64_t size) const {
+  if (size <= body_limit_) return;
+  throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
+                             std::to_string(body_limit_) + " bytes of " + where_ + "; raise " + names_.options +
+                             "::max_body there");
 }
 
 bool StreamConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
   fork_.check(names_.connection);
   std::uint64_t size = 0;
   for (const ByteSpan part : parts) size += part.size();
-  if (size > body_limit_) {
-    throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
-                               std::to_string(body_limit_) + " bytes of " + where_ + "; raise " + names_.options +
-                               "::max_body there");
-  }
-  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  check_body(size);
+  if (gone()) throw_gone();
   const bool sent = writer_.send_body(tag, parts, size, std::move(keep));
   after_sending();
   return sent;
@@ -113,8 +130,19 @@ bool StreamConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> pa
 void StreamConnection::after_sending() {
   if (writer_.ended()) throw_gone();
   if (!writer_.pending()) return;
+  wake_sleeper();
+}
+
+void StreamConnection::wake_sleeper() {
   const std::lock_guard lock(interest_mutex_);
-  if (asleep_) set_interest(true);
+  if (asleep_) set_interest(true);  // there is room in the socket, or will be: then the descriptor is readable
+}
+
+void StreamConnection::watch(int descriptor) {
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    throw_errno(errno, "watching the connection to " + where_);
+  }
 }
 
 void StreamConnection::throw_gone() const {
@@ -146,7 +174,7 @@ std::size_t StreamConnection::in_flight() {
 
 bool StreamConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
-  if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  if (gone()) throw_gone();
   const bool below = in_flight() < window;
   // in_flight() < window is true once the peer has taken more than sent - window.
   window_goal_.store(below ? 0 : writer_.sent() - window + 1, std::memory_order_release);
@@ -168,22 +196,23 @@ std::optional<Incoming> StreamConnection::receive() {
 }
 
 std::optional<Incoming> StreamConnection::take() {
+  begin_turn();
+  std::optional<Incoming> message = next_of_stream();
+  if (message) {
+    count(*message);
+    return message;
+  }
+  if (stream_ended()) throw_end(false);
+  if (stream_drained()) acknowledge(true);
+  return std::nullopt;
+}
+
+void StreamConnection::begin_turn() {
   if (std::exchange(room_told_, false)) {
     writer_.forget_refusal();
     if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
   }
   if (writer_.pending()) writer_.push();
-  std::optional<Incoming> message = reader_.receive();
-  if (message) {
-    count(*message);
-    return message;
-  }
-  if (reader_.ended()) {
-    gone_.store(true, std::memory_order_relaxed);
-    throw_end();
-  }
-  if (reader_.drained()) acknowledge(true);
-  return std::nullopt;
 }
 
 void StreamConnection::count(const Incoming& message) {
@@ -221,8 +250,12 @@ void StreamConnection::goodbye() {
   gone_.store(true, std::memory_order_relaxed);
 }
 
-void StreamConnection::throw_end() const {
-  const int error = reader_.ended()->error;
+// The reader passes no such frames to a transport that has none.
+void StreamConnection::beside(FrameKind, std::uint64_t, ByteSpan) {}
+
+void StreamConnection::throw_end(bool in_body) {
+  gone_.store(true, std::memory_order_relaxed);
+  const int error = stream_ended() ? reader_.ended()->error : 0;
   std::string what = where_;
   if (goodbye_.load(std::memory_order_relaxed)) {
     what += " has closed the connection";
@@ -231,8 +264,13 @@ void StreamConnection::throw_end() const {
   } else {
     what += " can't be reached any more: " + std::generic_category().message(error);
   }
-  if (reader_.in_message()) what += ", in the middle of a message";
+  if (in_body || reader_.in_message()) what += ", in the middle of a message";
   throw ConnectionError(what);
+}
+
+bool StreamConnection::hung_up(int wait_ms) const noexcept {
+  pollfd ask{socket_.get(), POLLRDHUP, 0};
+  return ::poll(&ask, 1, wait_ms) > 0;
 }
 
 // --- waiting ---
@@ -248,14 +286,16 @@ bool StreamConnection::news() const noexcept {
     room_told_ = true;
     return true;
   }
-  return failure_.has_value() || reader_.has_more() || writer_.has_more() || writer_.ended();
+  return failure_.has_value() || (takes_input() && reader_.has_more()) || writer_.has_more() || writer_.ended() ||
+         has_other_news();
 }
 
 bool StreamConnection::readable() const {
   fork_.check(names_.connection);
   if (news()) return true;
-  const short output = writer_.pending() ? POLLOUT : 0;
-  pollfd ask{socket_.get(), static_cast<short>(POLLIN | POLLRDHUP | output), 0};
+  const int input = takes_input() ? POLLIN : 0;
+  const int output = writer_.pending() ? POLLOUT : 0;
+  pollfd ask{socket_.get(), static_cast<short>(POLLRDHUP | input | output), 0};
   return ::poll(&ask, 1, 0) > 0;
 }
 
@@ -266,7 +306,7 @@ bool StreamConnection::prepare_sleep() {
     acknowledge(true);
   }
   if (news()) return false;
-  if (!reader_.drained() && readable()) return false;
+  if (takes_input() && !reader_.drained() && StreamConnection::readable()) return false;
   const std::lock_guard lock(interest_mutex_);
   // Checked under the lock: a sender that leaves bytes pending from now on sees that this thread sleeps.
   asleep_ = true;
@@ -276,12 +316,14 @@ bool StreamConnection::prepare_sleep() {
 
 /// Sets whether the descriptor becomes readable once the socket has room. The caller holds interest_mutex_.
 void StreamConnection::set_interest(bool output) {
-  if (watches_output_ == output) return;
-  epoll_event event{.events = EPOLLIN | EPOLLRDHUP | (output ? std::uint32_t{EPOLLOUT} : 0), .data = {}};
+  const std::uint32_t events =
+      EPOLLRDHUP | (takes_input() ? std::uint32_t{EPOLLIN} : 0) | (output ? std::uint32_t{EPOLLOUT} : 0);
+  if (watched_ == events) return;
+  epoll_event event{.events = events, .data = {}};
   if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) {
     throw_errno(errno, "waiting for room in the connection to " + where_);
   }
-  watches_output_ = output;
+  watched_ = events;
 }
 
 void StreamConnection::wake() {

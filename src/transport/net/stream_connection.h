@@ -25,6 +25,7 @@ struct StreamLimits {
   std::uint64_t max_message = 0;  ///< That this end sends.
   std::uint64_t max_body = 0;     ///< That this end accepts.
   std::size_t queue_bytes = 0;    ///< For the writer.
+  FrameKinds kinds = FrameKinds::kStream;
 };
 
 /// Either end of a connection of messages over a socket, after the handshake.
@@ -60,21 +61,61 @@ class StreamConnection : public Connection, private ControlFrames {
   void wake() override;
   int descriptor() const noexcept override { return poll_.get(); }
 
+ protected:
+  // --- for a transport that carries bodies beside the stream ---
+
+  /// Returns the next message, and counts it as taken: receive() without the checks that come first.
+  virtual std::optional<Incoming> take();
+  /// Whether the stream is to be read. While it isn't, only its end wakes a sleeper.
+  virtual bool takes_input() const noexcept { return true; }
+  /// Whether the transport has something to receive that the stream doesn't tell.
+  virtual bool has_other_news() const noexcept { return false; }
+  void beside(FrameKind kind, std::uint64_t number, ByteSpan payload) override;
+
+  /// Throws ForkError, ConnectionError.
+  void check_usable() const;
+  /// Throws InvalidArgumentError if a body of this size is over the peer's limit.
+  void check_body(std::uint64_t size) const;
+  /// Sends a frame, as send() does.
+  bool send_frame(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  [[noreturn]] void throw_gone() const;
+  bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
+  /// Wakes the thread that sleeps on the descriptor, if there is one.
+  void wake_sleeper();
+  /// Has descriptor() watch a further descriptor, until that is closed. Throws SystemError.
+  void watch(int descriptor);
+
+  // Of the receiving half:
+  /// Does what comes before reading the stream: forgets the room that readable() has told of, and sends more.
+  void begin_turn();
+  /// Returns the next message of the stream, which isn't counted.
+  std::optional<Incoming> next_of_stream() { return reader_.receive(); }
+  void count(const Incoming& message);
+  bool stream_ended() const noexcept { return reader_.ended().has_value(); }
+  bool stream_drained() const noexcept { return reader_.drained(); }
+  void acknowledge(bool now);
+  /// Returns whether the peer has closed its end, or does within `wait_ms`. The stream may have unread bytes.
+  bool hung_up(int wait_ms = 0) const noexcept;
+  /// Throws the error for the end of the stream. `in_body`: a body beside it isn't complete.
+  [[noreturn]] void throw_end(bool in_body);
+
+  const std::string& where() const noexcept { return where_; }
+  const StreamNames& names() const noexcept { return names_; }
+  const std::shared_ptr<BodyMemory>& pool() const noexcept { return pool_; }
+  /// Has the destructor close the connection without a goodbye: bodies are left that the peer won't get.
+  void abandon() noexcept { abandoned_ = true; }
+  const ForkGuard& fork_guard() const noexcept { return fork_; }
+
  private:
   bool send_message(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpan tail);
   void after_sending();
-  [[noreturn]] void throw_gone() const;
   void set_interest(bool output);
 
-  std::optional<Incoming> take();
-  void count(const Incoming& message);
-  void acknowledge(bool now);
   bool window_opened() const noexcept;
   bool news() const noexcept;
   void taken(std::uint64_t messages) override;
   void window(std::uint64_t messages) override;
   void goodbye() override;
-  [[noreturn]] void throw_end() const;
 
   const ForkGuard fork_;
   const Agreement agreement_;
@@ -88,6 +129,7 @@ class StreamConnection : public Connection, private ControlFrames {
   FrameWriter writer_;
   FrameReader reader_;
 
+  bool abandoned_ = false;
   bool corked_ = false;  // of the sending half
   std::atomic<std::uint64_t> peer_taken_{0};
   std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
@@ -96,7 +138,7 @@ class StreamConnection : public Connection, private ControlFrames {
 
   std::mutex interest_mutex_;
   bool asleep_ = false;
-  bool watches_output_ = false;
+  std::uint32_t watched_;  // events
 
   // Of the receiving half:
   std::uint64_t received_ = 0;  // messages, in total

@@ -64,6 +64,7 @@ struct Heard final : ControlFrames {
   void taken(std::uint64_t messages) override { takes.push_back(messages); }
   void window(std::uint64_t messages) override { windows.push_back(messages); }
   void goodbye() override { ++goodbyes; }
+  void beside(FrameKind, std::uint64_t, ByteSpan) override { FAIL() << "a tcp stream has no such frames"; }
   std::vector<std::uint64_t> takes, windows;
   int goodbyes = 0;
 };

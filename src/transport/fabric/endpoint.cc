@@ -1,0 +1,136 @@
+#include "endpoint.h"
+
+#include <array>
+#include <utility>
+
+#include "crossdock/core/error.h"
+
+namespace crossdock::transport::fabric {
+namespace {
+
+constexpr std::size_t kCompletions = 256;  // room in the queue, to begin with
+constexpr std::size_t kCompletionsPerTurn = 64;
+
+}  // namespace
+
+Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::move(domain)) {
+  const FabricLibrary& library = domain_->library();
+  fi_av_attr peers_wanted{};
+  peers_wanted.type = FI_AV_TABLE;
+  peers_wanted.count = 1;
+  fid_av* peers = nullptr;
+  library.check(fi_av_open(domain_->get(), &peers_wanted, &peers, nullptr), "making a table of addresses");
+  peers_.reset(peers);
+
+  fi_cq_attr completions_wanted{};
+  completions_wanted.size = kCompletions;
+  completions_wanted.format = FI_CQ_FORMAT_TAGGED;
+  completions_wanted.wait_obj = FI_WAIT_FD;
+  fid_cq* completions = nullptr;
+  library.check(fi_cq_open(domain_->get(), &completions_wanted, &completions, nullptr),
+                "making a queue of completions with a descriptor");
+  completions_.reset(completions);
+  library.check(fi_control(&completions->fid, FI_GETWAIT, &descriptor_), "asking for a descriptor");
+
+  fid_ep* endpoint = nullptr;
+  library.check(fi_endpoint(domain_->get(), domain_->info(), &endpoint, nullptr), "opening an endpoint");
+  endpoint_.reset(endpoint);
+  library.check(fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV), "setting up an endpoint");
+  library.check(fi_ep_bind(endpoint, &peers->fid, 0), "setting up an endpoint");
+  library.check(fi_enable(endpoint), "starting an endpoint");
+}
+
+Endpoint::~Endpoint() {
+  if (!fork_.in_child()) return;
+  [[maybe_unused]] const auto* const endpoint = endpoint_.release();
+  [[maybe_unused]] const auto* const completions = completions_.release();
+  [[maybe_unused]] const auto* const peers = peers_.release();
+}
+
+std::uint16_t Endpoint::port() const {
+  SocketAddress own;
+  std::size_t size = sizeof own.storage;
+  domain_->library().check(fi_getname(&endpoint_->fid, &own.storage, &size), "asking for an endpoint's address");
+  if (own.storage.ss_family != AF_INET && own.storage.ss_family != AF_INET6) {
+    throw UnsupportedError("fabric: the addresses of this provider aren't those of IP; use \"tcp;ofi_rxm\"");
+  }
+  return port_of(own);
+}
+
+void Endpoint::set_peer(const SocketAddress& address) {
+  if (fi_av_insert(peers_.get(), address.get(), 1, &peer_, 0, nullptr) != 1) {
+    throw SystemError("fabric: the address of the peer's endpoint, " + host_of(address) + " port " +
+                      std::to_string(port_of(address)) + ", was refused");
+  }
+}
+
+/// Returns whether an operation was begun.
+bool Endpoint::begun(long result, const char* doing) const {
+  if (result == -FI_EAGAIN) return false;
+  domain_->library().check(result, doing);
+  return true;
+}
+
+bool Endpoint::send(std::span<const iovec> parts, std::uint64_t tag, Operation& operation) {
+  return begun(fi_tsendv(endpoint_.get(), parts.data(), nullptr, parts.size(), peer_, tag, &operation.room_),
+               "sending a body");
+}
+
+bool Endpoint::receive(void* to, std::size_t size, std::uint64_t tag, Operation& operation) {
+  return begun(fi_trecv(endpoint_.get(), to, size, nullptr, FI_ADDR_UNSPEC, tag, 0, &operation.room_),
+               "receiving a body");
+}
+
+bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation) {
+  return begun(fi_read(endpoint_.get(), to, size, nullptr, peer_, address, key, &operation.room_),
+               "reading the peer's memory");
+}
+
+void Endpoint::await_greeting(std::uint64_t tag) {
+  greeting_ = std::make_unique<Greeting>(Operation::Kind::kReceive);
+  if (!receive(&greeting_->bytes, sizeof greeting_->bytes, tag, *greeting_)) {
+    throw ResourceError("fabric: a new endpoint has no room for a receive");
+  }
+}
+
+bool Endpoint::greet(std::uint64_t tag) {
+  if (greeting_ == nullptr) greeting_ = std::make_unique<Greeting>(Operation::Kind::kSend);
+  const iovec part{&greeting_->bytes, sizeof greeting_->bytes};
+  return send({&part, 1}, tag, *greeting_);
+}
+
+std::size_t Endpoint::progress() {
+  const auto operation_of = [](void* context) { return static_cast<Operation::Room*>(context)->operation; };
+  std::array<fi_cq_tagged_entry, 16> entries;
+  std::size_t n = 0;
+  while (n < kCompletionsPerTurn) {
+    const ssize_t got = fi_cq_read(completions_.get(), entries.data(), entries.size());
+    if (got == -FI_EAGAIN || got == 0) break;
+    if (got > 0) {
+      for (ssize_t i = 0; i < got; ++i) {
+        const fi_cq_tagged_entry& entry = entries[static_cast<std::size_t>(i)];
+        if (entry.op_context != nullptr) operation_of(entry.op_context)->on_done(entry.len);
+      }
+      n += static_cast<std::size_t>(got);
+      continue;
+    }
+    domain_->library().check(got == -FI_EAVAIL ? 0 : got, "looking for completions");
+    fi_cq_err_entry failed{};
+    const ssize_t told = fi_cq_readerr(completions_.get(), &failed, 0);
+    if (told == -FI_EAGAIN) break;
+    domain_->library().check(told, "looking for an error");
+    if (failed.op_context != nullptr && !failure_) {
+      failure_ = Failure{operation_of(failed.op_context)->kind_, failed.err};
+    }
+    ++n;
+  }
+  return n;
+}
+
+bool Endpoint::may_sleep() const {
+  fid* const queue = &completions_->fid;
+  fid* queues[] = {queue};
+  return fi_trywait(domain_->fabric(), queues, 1) == 0;
+}
+
+}  // namespace crossdock::transport::fabric

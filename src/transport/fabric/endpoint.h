@@ -1,0 +1,113 @@
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/fork.h"
+#include "domain.h"
+
+namespace crossdock::transport::fabric {
+
+/// A send, a receive or a read of an endpoint. It must live, at the same address, from the call that begins it until it
+/// has ended or the endpoint is destroyed. Its functions are called by Endpoint::progress().
+class Operation {
+ public:
+  enum class Kind : std::uint8_t { kSend, kReceive, kRead };
+
+  explicit Operation(Kind kind) noexcept : kind_(kind) { room_.operation = this; }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// It has ended well. `length`: the bytes received; of other operations without meaning.
+  virtual void on_done(std::size_t length) noexcept = 0;
+
+ private:
+  friend class Endpoint;
+  /// Memory for the provider; `operation` finds back from it.
+  struct Room {
+    fi_context2 fabric{};
+    Operation* operation = nullptr;
+  };
+  Room room_;
+  const Kind kind_;
+};
+
+/// The first operation of an endpoint that failed. The endpoint can't be used any more.
+struct Failure {
+  Operation::Kind kind;
+  int error;  ///< One of libfabric's.
+};
+
+/// An endpoint of libfabric with one peer. Use it from one thread at a time. Destroying it ends all operations, of
+/// which nothing is told; their memory is free then. In a forked child, the destructor does nothing.
+class Endpoint {
+ public:
+  static constexpr std::size_t kMaxParts = 4;  ///< Of a message: the limit of ofi_rxm.
+
+  /// Throws ResourceError, SystemError.
+  explicit Endpoint(std::shared_ptr<const FabricDomain> domain);
+  Endpoint(const Endpoint&) = delete;
+  Endpoint& operator=(const Endpoint&) = delete;
+  ~Endpoint();
+
+  const FabricDomain& domain() const noexcept { return *domain_; }
+  const std::shared_ptr<const FabricDomain>& shared_domain() const noexcept { return domain_; }
+  /// The port that the peer needs.
+  std::uint16_t port() const;
+  /// Sets the peer's endpoint, before anything is sent or read. Throws SystemError.
+  void set_peer(const SocketAddress& address);
+
+  // The next three begin an operation. They return false if there is no room for it: try again after progress(). They
+  // throw ConnectionError, SystemError.
+  /// Sends `parts`, at most kMaxParts, in place. It is done when the peer has received the message.
+  bool send(std::span<const iovec> parts, std::uint64_t tag, Operation& operation);
+  /// Receives the message with this tag.
+  bool receive(void* to, std::size_t size, std::uint64_t tag, Operation& operation);
+  /// Reads the peer's memory.
+  bool read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation);
+
+  /// Waits for a greeting with this tag: greeted() is true once it has come. Called once.
+  void await_greeting(std::uint64_t tag);
+  /// Greets the peer, which waits for the tag. Returns false if the endpoints aren't connected yet: try again after
+  /// progress(). Throws likewise.
+  bool greet(std::uint64_t tag);
+  bool greeted() const noexcept { return greeting_ != nullptr && greeting_->done; }
+
+  /// Makes progress, and tells operations that they have ended, a bounded number. Returns how many. Throws SystemError.
+  std::size_t progress();
+  const std::optional<Failure>& failure() const noexcept { return failure_; }
+  /// Returns whether descriptor() will be readable when progress() has something to do. False: call it now.
+  bool may_sleep() const;
+  int descriptor() const noexcept { return descriptor_; }
+
+ private:
+  /// A message for the handshake, of no meaning.
+  struct Greeting final : Operation {
+    using Operation::Operation;
+    void on_done(std::size_t) noexcept override { done = true; }
+    bool done = false;
+    std::uint64_t bytes = 0;
+  };
+
+  bool begun(long result, const char* doing) const;
+
+  const ForkGuard fork_;
+  const std::shared_ptr<const FabricDomain> domain_;
+  std::unique_ptr<Greeting> greeting_;
+  // In this order: an endpoint is closed before what it is bound to.
+  Owned<fid_av> peers_;
+  Owned<fid_cq> completions_;
+  Owned<fid_ep> endpoint_;
+  int descriptor_ = -1;
+  fi_addr_t peer_ = FI_ADDR_UNSPEC;
+  std::optional<Failure> failure_;
+};
+
+}  // namespace crossdock::transport::fabric
