@@ -56,7 +56,7 @@ class Connecting {
   net::RecordReader reader_;
   std::unique_ptr<Endpoint> endpoint_;
   net::EndpointOffer server_;
-  bool greeted_ = false;
+  bool opened_ = false;
 };
 
 std::unique_ptr<Connection> Connecting::run(const Deadline& deadline) {
@@ -103,14 +103,14 @@ void Connecting::open(const net::EndpointOffer& server) {
   wishes_.ways = agreed_ways(wishes_.ways & own_ways(options_), Ways::from_bits(server.ways), where_);
   endpoint_ = std::make_unique<Endpoint>(domains_.beside(socket_.get()));
   endpoint_->set_peer(with_port(peer_address(socket_.get()), server.port));
-  net::send_record(socket_, encode(net::EndpointOffer{.greeting = random_number(),
+  net::send_record(socket_, encode(net::EndpointOffer{.opening = random_number(),
                                                       .ways = wishes_.ways.bits(),
                                                       .wants_parts = wishes_.wants_parts,
                                                       .port = endpoint_->port(),
                                                       .provider = options_.provider}));
 }
 
-/// Waits until something may have come. Meanwhile greets the server's endpoint, which connects the two.
+/// Waits until something may have come. Meanwhile sends the opening message, which connects the two endpoints.
 void Connecting::wait(const Deadline& deadline) {
   if (endpoint_ == nullptr) {
     deadline.wait(socket_.get(), POLLIN);
@@ -119,8 +119,8 @@ void Connecting::wait(const Deadline& deadline) {
   const std::string its = where_ + "'s endpoint of libfabric at port " + std::to_string(server_.port);
   try {
     const int slice_ms = deadline.slice();
-    if (!greeted_) greeted_ = endpoint_->greet(server_.greeting);
     endpoint_->progress();
+    if (!opened_) opened_ = endpoint_->send_opening(server_.opening);
     if (const auto& failure = endpoint_->failure()) {
       throw ConnectionError("connecting to " + its + " failed: " + endpoint_->domain().library().text(failure->error));
     }

@@ -86,17 +86,17 @@ bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint
                "reading the peer's memory");
 }
 
-void Endpoint::await_greeting(std::uint64_t tag) {
-  greeting_ = std::make_unique<Greeting>(Operation::Kind::kReceive);
-  if (!receive(&greeting_->bytes, sizeof greeting_->bytes, tag, *greeting_)) {
+void Endpoint::await_opening(std::uint64_t tag) {
+  opening_ = std::make_unique<Opening>(Operation::Kind::kReceive);
+  if (!receive(&opening_->bytes, sizeof opening_->bytes, tag, *opening_)) {
     throw ResourceError("fabric: a new endpoint has no room for a receive");
   }
 }
 
-bool Endpoint::greet(std::uint64_t tag) {
-  if (greeting_ == nullptr) greeting_ = std::make_unique<Greeting>(Operation::Kind::kSend);
-  const iovec part{&greeting_->bytes, sizeof greeting_->bytes};
-  return send({&part, 1}, tag, *greeting_);
+bool Endpoint::send_opening(std::uint64_t tag) {
+  if (opening_ == nullptr) opening_ = std::make_unique<Opening>(Operation::Kind::kSend);
+  const iovec part{&opening_->bytes, sizeof opening_->bytes};
+  return send({&part, 1}, tag, *opening_);
 }
 
 std::size_t Endpoint::progress() {

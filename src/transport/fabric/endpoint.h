@@ -73,12 +73,12 @@ class Endpoint {
   /// Reads the peer's memory.
   bool read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation);
 
-  /// Waits for a greeting with this tag: greeted() is true once it has come. Called once.
-  void await_greeting(std::uint64_t tag);
-  /// Greets the peer, which waits for the tag. Returns false if the endpoints aren't connected yet: try again after
-  /// progress(). Throws likewise.
-  bool greet(std::uint64_t tag);
-  bool greeted() const noexcept { return greeting_ != nullptr && greeting_->done; }
+  /// Waits for the peer's opening message, which has this tag: opened() is true once it has come. Called once.
+  void await_opening(std::uint64_t tag);
+  /// Sends the opening message, which the peer awaits with this tag. Returns false if the endpoints aren't connected
+  /// yet: try again after progress(). Throws likewise.
+  bool send_opening(std::uint64_t tag);
+  bool opened() const noexcept { return opening_ != nullptr && opening_->done; }
 
   /// Makes progress, and tells operations that they have ended, a bounded number. Returns how many. Throws SystemError.
   std::size_t progress();
@@ -88,8 +88,8 @@ class Endpoint {
   int descriptor() const noexcept { return descriptor_; }
 
  private:
-  /// A message for the handshake, of no meaning.
-  struct Greeting final : Operation {
+  /// The first message between two endpoints. Its content has no meaning.
+  struct Opening final : Operation {
     using Operation::Operation;
     void on_done(std::size_t) noexcept override { done = true; }
     bool done = false;
@@ -100,7 +100,7 @@ class Endpoint {
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;
-  std::unique_ptr<Greeting> greeting_;
+  std::unique_ptr<Opening> opening_;
   // In this order: an endpoint is closed before what it is bound to.
   Owned<fid_av> peers_;
   Owned<fid_cq> completions_;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -15,10 +16,14 @@ namespace crossdock::transport::fabric {
 namespace {
 
 constexpr const char* kSystemName = "libfabric.so.1";
-/// The size of a buffer for small messages of ofi_rxm, which takes 1,024 at once for each endpoint, twice. At its
-/// default of 16 KiB each endpoint takes 68 MiB; bodies are longer than any of the two, and use no such buffer.
-constexpr const char* kBufferSize = "FI_OFI_RXM_BUFFER_SIZE";
-constexpr const char* kBufferSizeSetting = "FI_OFI_RXM_BUFFER_SIZE=256";
+/// Settings of ofi_rxm, in the form of the environment's.
+constexpr std::array<const char*, 2> kSettings = {
+    // The size of a buffer for small messages, of which each endpoint takes 1,024 at once, twice. At the default of
+    // 16 KiB that is 68 MiB for each connection. Bodies are longer and need no such buffer.
+    "FI_OFI_RXM_BUFFER_SIZE=256",
+    // How often an endpoint looks for new connections, in microseconds. At the default of 10 ms the descriptor is
+    // readable for so long before anything happens.
+    "FI_OFI_RXM_CM_PROGRESS_INTERVAL=200"};
 
 template <typename Function>
 void find(const Library& library, const char* name, const char* version, Function*& function, std::string& missing) {
@@ -41,20 +46,22 @@ std::string why_unusable(const Library& library, Api& api) {
   return "is version " + version_text(api.version()) + ", but " + version_text(kApiVersion) + " or later is needed";
 }
 
-/// Calls `first_call`, which makes libfabric read its settings, with an environment that has one more variable. Doesn't
-/// use setenv(), which other threads' getenv() doesn't survive: they see the old list or the new one, and both stay.
+/// Calls `first_call`, which makes libfabric read its settings, with an environment that has kSettings too, but those
+/// that it has already. Doesn't use setenv(), which other threads' getenv() doesn't survive: they see the old list or
+/// the new one, and both stay.
 template <typename F>
-void with_setting(const char* name, const char* setting, F first_call) {
-  if (std::getenv(name) != nullptr) return first_call();
-  std::size_t n = 0;
-  while (environ != nullptr && environ[n] != nullptr) ++n;
-  auto** const more = new char*[n + 2];  // kept: another thread may be reading it at any time
-  std::memcpy(more, environ, n * sizeof(char*));
-  more[n] = const_cast<char*>(setting);
-  more[n + 1] = nullptr;
-  char** const before = std::exchange(environ, more);
+void with_settings(F first_call) {
+  std::vector<char*> more;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) more.push_back(*variable);
+  for (const char* const setting : kSettings) {
+    const std::string name(setting, std::strchr(setting, '='));
+    if (std::getenv(name.c_str()) == nullptr) more.push_back(const_cast<char*>(setting));
+  }
+  more.push_back(nullptr);
+  char** const list = (new std::vector<char*>(std::move(more)))->data();  // kept: a thread may read it at any time
+  char** const before = std::exchange(environ, list);
   first_call();
-  if (environ == more) environ = before;  // else another thread has set a variable meanwhile
+  if (environ == list) environ = before;  // else another thread has set a variable meanwhile
 }
 
 ErrorCode code_of(int error) noexcept {
@@ -145,7 +152,7 @@ Info FabricLibrary::find(const fi_info* hints) const {
   int result = 0;
   bool done = false;
   std::call_once(first, [&] {
-    with_setting(kBufferSize, kBufferSizeSetting, [&] { result = look(); });
+    with_settings([&] { result = look(); });
     done = true;
   });
   if (!done) result = look();

@@ -113,7 +113,7 @@ PendingHandshake::State FabricServerSocket::Handshake::read() {
   if (const auto& failure = endpoint_->failure()) {
     throw ConnectionError("the endpoints don't connect: " + endpoint_->domain().library().text(failure->error));
   }
-  return has_offer_ && endpoint_->greeted() ? State::kReady : State::kWaiting;
+  return has_offer_ && endpoint_->opened() ? State::kReady : State::kWaiting;
 }
 
 PendingHandshake::State FabricServerSocket::Handshake::take(std::vector<std::byte> record) {
@@ -135,9 +135,9 @@ PendingHandshake::State FabricServerSocket::Handshake::open() {
   }
   endpoint_ = std::make_unique<Endpoint>(server_.domains_->beside(socket_.get()));
   watch(endpoint_->descriptor());
-  const std::uint64_t greeting = random_number();
-  endpoint_->await_greeting(greeting);
-  const net::EndpointOffer offer{.greeting = greeting,
+  const std::uint64_t opening = random_number();
+  endpoint_->await_opening(opening);
+  const net::EndpointOffer offer{.opening = opening,
                                  .ways = own_ways(server_.options_).bits(),
                                  .one_sided = endpoint_->domain().progresses_by_itself(),
                                  .port = endpoint_->port(),

@@ -99,7 +99,7 @@ std::vector<std::byte> encode(const Refused& refused) {
 
 std::vector<std::byte> encode(const EndpointOffer& offer) {
   std::vector<std::byte> bytes = record(kEndpointBytes + offer.provider.size(), RecordType::kEndpoint);
-  store_le(&bytes[24], offer.greeting);
+  store_le(&bytes[24], offer.opening);
   store_le(&bytes[32], offer.ways);
   store_le(&bytes[36], (offer.one_sided ? kOneSided : 0) | (offer.wants_parts ? kWantsParts : 0));
   store_le(&bytes[40], offer.port);
@@ -165,7 +165,7 @@ bool decode(ByteSpan record, Welcome* welcome) noexcept {
 
 bool decode(ByteSpan record, EndpointOffer* offer) {
   if (record.size() < kEndpointBytes) return false;
-  offer->greeting = load_le<std::uint64_t>(&record[24]);
+  offer->opening = load_le<std::uint64_t>(&record[24]);
   offer->ways = load_le<std::uint32_t>(&record[32]);
   const auto flags = load_le<std::uint32_t>(&record[36]);
   offer->one_sided = (flags & kOneSided) != 0;

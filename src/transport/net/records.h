@@ -89,11 +89,11 @@ struct Welcome {
 
 /// Either end's endpoint of libfabric, before the Welcome.
 struct EndpointOffer {
-  std::uint64_t greeting = 0;  ///< The tag of the first message that this endpoint wants.
-  std::uint32_t ways = 0;      ///< Bits of Ways: a server's that it has, a client's that both use.
-  bool one_sided = false;      ///< Its provider reads and sends without calls.
-  bool wants_parts = false;    ///< The client's ConnectOptions::wants_parts.
-  std::uint16_t port = 0;      ///< Of the endpoint, at the address of the link.
+  std::uint64_t opening = 0;  ///< The tag of the first message that this endpoint wants.
+  std::uint32_t ways = 0;     ///< Bits of Ways: a server's that it has, a client's that both use.
+  bool one_sided = false;     ///< Its provider reads and sends without calls.
+  bool wants_parts = false;   ///< The client's ConnectOptions::wants_parts.
+  std::uint16_t port = 0;     ///< Of the endpoint, at the address of the link.
   std::string provider;
 };
 
