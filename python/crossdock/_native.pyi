@@ -11,6 +11,7 @@ from crossdock._typing import (
     Exporter,
     FileAbout,
     Index,
+    NetworkAbout,
     PointerAttributes,
     QueueLike,
     SchemaAbout,
@@ -214,6 +215,7 @@ def queue_of(of: object) -> Queue: ...
 def first_queue_of(*arrays: Tensor) -> Queue | None: ...
 def shm_names() -> list[str]: ...
 def devices() -> list[DriverAbout]: ...
+def networks(fabric_provider: str | None) -> list[NetworkAbout]: ...
 def asarray(
     obj: object,
     device: DeviceLike | None = None,
@@ -400,7 +402,13 @@ class Interrupt:
 @final
 class TransportOptions:
     def __init__(
-        self, any_user: bool, other_users: list[int], token: str, checksum: bool | None, ucx_libraries: list[str]
+        self,
+        any_user: bool,
+        other_users: list[int],
+        token: str,
+        checksum: bool | None,
+        ucx_libraries: list[str],
+        fabric_provider: str | None,
     ) -> None: ...
 
 @final

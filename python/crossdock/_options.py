@@ -40,6 +40,11 @@ def _ucx_libraries() -> list[str]:
     return [path for folder in folders if os.path.exists(path := os.path.join(folder, "lib", "libucp.so.0"))]
 
 
+def fabric_provider() -> str | None:
+    """Returns libfabric's provider that the environment names; None: the library's default."""
+    return os.environ.get("CROSSDOCK_FABRIC_PROVIDER") or None
+
+
 def transports(users: str | Iterable[int] | None, token: str | None, checksum: bool | None) -> _native.TransportOptions:
     """Checks the options of connections, which servers and clients have in common."""
     any_user = isinstance(users, str)
@@ -58,7 +63,7 @@ def transports(users: str | Iterable[int] | None, token: str | None, checksum: b
         raise InvalidArgumentError("a token must have 1 to 1024 bytes")
     if not isinstance(checksum, bool | None):
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
-    return _native.TransportOptions(any_user, ids, token or "", checksum, _ucx_libraries())
+    return _native.TransportOptions(any_user, ids, token or "", checksum, _ucx_libraries(), fabric_provider())
 
 
 def checked_uri(uri: str) -> str:

@@ -79,6 +79,15 @@ class DriverAbout(TypedDict):
     devices: list[DeviceAbout]
 
 
+class NetworkAbout(TypedDict):
+    transport: str
+    found: bool
+    library: str
+    version: str
+    provider: str
+    tried: list[str]
+
+
 class PointerAttributes(TypedDict):
     device: Device
     device_pointer: int

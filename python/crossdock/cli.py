@@ -23,6 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crossdock as xd
 from crossdock import _inspect, _native
+from crossdock._options import fabric_provider
 from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
@@ -56,7 +57,8 @@ _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 _TOKEN = """
-Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp and ucx, and clients prove to know.
+Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, ucx and fabric, and clients prove to
+know.
 """
 
 _Checksum = Annotated[
@@ -254,9 +256,9 @@ def _server_name(table: str) -> str:
 
 
 def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
-    """Starts a server. Passes the token only if a URI is for tcp or ucx: the variable is set for all commands, and
-    must not be an error here if no URI is for them."""
-    by_token = any(uri.lower().startswith(("tcp:", "ucx:")) for uri in uris)
+    """Starts a server. Passes the token only if a URI is for a network: the variable is set for all commands, and must
+    not be an error here if no URI is for one."""
+    by_token = any(uri.lower().startswith(("tcp:", "ucx:", "fabric:")) for uri in uris)
     return xd.serve(uri=uris, token=_token() if by_token else None, checksum=checksum)
 
 
@@ -748,17 +750,19 @@ def check(
     raise typer.Exit(OK if report.ok else FAILED)
 
 
-@app.command(short_help="Lists drivers and their devices.", epilog=_EXIT_CODES)
+@app.command(short_help="Lists drivers, their devices, and networks.", epilog=_EXIT_CODES)
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Lists the drivers and their devices: what each is called, its kinds of memory, and why a driver is absent."""
+    """Lists the drivers and their devices: what each is called, its kinds of memory, and why a driver is absent. Then
+    the libraries of networks."""
     with _reported():
         drivers = _native.devices()
+        networks = _native.networks(fabric_provider())
         if as_json:
             import json
 
-            print(json.dumps({"drivers": drivers}, default=str))
+            print(json.dumps({"drivers": drivers, "networks": networks}, default=str))
             return
         rows = [
             (
@@ -779,6 +783,10 @@ def devices(
                 why = "; ".join(driver["tried"]) or "tests make simulated ones (crossdock.testing)"
                 text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
                 print(wrapped(shown(text), terminal_width()))
+        for network in networks:
+            found = f"{network['provider']} of {network['library']}, version {network['version']}"
+            text = found if network["found"] else f"not found: {'; '.join(network['tried'])}"
+            print(wrapped(shown(f"{network['transport']}: {text}"), terminal_width()))
 
 
 def main() -> None:

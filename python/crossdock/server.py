@@ -57,13 +57,13 @@ class Server:
 
     uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
         path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
-        addresses, serves other machines, and so does "ucx://10.0.0.1:7700", over UCX. Consumers connect to
-        `server.uri`.
+        addresses, serves other machines, and so do "ucx://10.0.0.1:7700", over UCX, and "fabric://10.0.0.1:7700",
+        whose data goes over libfabric. Consumers connect to `server.uri`.
         Several URIs: the server listens at all of them, see `server.uris`.
     window: the number of messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
         of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
-        all its connections; over tcp and ucx, a connection.
+        all its connections; over tcp, ucx and fabric, a connection.
     lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
         anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
     max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
@@ -80,7 +80,7 @@ class Server:
     wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
         core), "auto" spins for a short time before it sleeps.
     users: ids of users that may connect beside the own user, or "any".
-    token: over tcp and ucx, a secret that clients must know. They prove that they know it; it is never sent. None:
+    token: over tcp, ucx and fabric, a secret that clients must know. They prove that they know it; it is never sent. None:
         every client that reaches the port is served. Over shm the user id decides, and no token is demanded; a token
         without any other URI raises `InvalidArgumentError`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
@@ -126,7 +126,7 @@ class Server:
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
         if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
             raise InvalidArgumentError(
-                "token is for tcp and ucx, and this server listens only over shm:, where the user id decides: leave "
+                "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: leave "
                 "token out; users names the users that may connect"
             )
         self._stable = _checked_stability(stable)

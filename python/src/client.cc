@@ -103,8 +103,11 @@ void bind_client(nb::module_& module) {
       .def(
           "__init__",
           [](session::TransportOptions* self, bool any_user, std::vector<std::uint32_t> other_users,
-             const std::string& token, std::optional<bool> checksum, std::vector<std::string> ucx_libraries) {
+             const std::string& token, std::optional<bool> checksum, std::vector<std::string> ucx_libraries,
+             const std::optional<std::string>& fabric_provider) {
             using transport::Checksum;
+            transport::FabricOptions fabric{.token = token};
+            if (fabric_provider) fabric.provider = *fabric_provider;
             new (self) session::TransportOptions{
                 .shm = {.other_users = std::move(other_users), .any_user = any_user},
                 .tcp = {.token = token,
@@ -112,9 +115,11 @@ void bind_client(nb::module_& module) {
                                     : *checksum ? Checksum::kOn
                                                 : Checksum::kOff},
                 .ucx = {.token = token, .libraries = std::move(ucx_libraries)},
+                .fabric = std::move(fabric),
             };
           },
-          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a);
+          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a,
+          "fabric_provider"_a.none());
 
   nb::class_<Interrupt>(module, "Interrupt", "Ends a call of another thread, to which it was passed.")
       .def(nb::init<>())

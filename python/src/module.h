@@ -12,6 +12,8 @@ void bind_devices(nanobind::module_& module);
 /// Binds _native.FileReader and write_file. crossdock/file.py wraps them in the public Python interface.
 void bind_file(nanobind::module_& module);
 void bind_limits(nanobind::module_& module);
+/// Binds networks(), whose result the command `crossdock devices` prints.
+void bind_networks(nanobind::module_& module);
 /// Binds _native.Server. crossdock/server.py wraps it in the public Python interface.
 void bind_server(nanobind::module_& module);
 /// Closes all servers of the process. Called before the interpreter ends, because no Python source may run after that.

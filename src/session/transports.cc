@@ -1,4 +1,5 @@
 #include "crossdock/session/transports.h"
+#include "transport/fabric.h"
 #include "transport/registry.h"
 #include "transport/shm.h"
 #include "transport/tcp.h"
@@ -11,6 +12,7 @@ std::shared_ptr<const transport::TransportRegistry> make_transports(const Transp
   registry->add(transport::make_shm_transport(options.shm));
   registry->add(transport::make_tcp_transport(options.tcp));
   registry->add(transport::make_ucx_transport(options.ucx));
+  registry->add(transport::make_fabric_transport(options.fabric));
   return registry;
 }
 

@@ -36,13 +36,14 @@ def test_the_table_has_every_driver():
 @pytest.mark.parametrize("columns", ["40", "80"])
 def test_each_device_is_one_line_where_nobody_looks(columns):
     """Programs read what is piped line by line."""
-    told = json.loads(run("--json"))["drivers"]
+    everything = json.loads(run("--json"))
+    told = everything["drivers"]
     _, *lines = run(COLUMNS=columns).splitlines()
     devices = [device for driver in told for device in driver["devices"]]
     for line, device in zip(lines, devices, strict=False):
         assert device["filter"] in line
         assert line.rstrip().endswith(device["name"])
-    assert len(lines) == len(devices) + sum(not driver["devices"] for driver in told)
+    assert len(lines) == len(devices) + sum(not driver["devices"] for driver in told) + len(everything["networks"])
 
 
 def test_json_says_what_was_tried(tmp_path):

@@ -16,6 +16,7 @@ struct TransportOptions {
   transport::ShmOptions shm = {};
   transport::TcpOptions tcp = {};
   transport::UcxOptions ucx = {};
+  transport::FabricOptions fabric = {};
 };
 
 /// Makes a registry with every transport that reaches other processes, for ServerOptions::transports and

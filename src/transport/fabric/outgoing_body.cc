@@ -29,6 +29,20 @@ std::unique_ptr<net::PieceBuffer> copy_of(std::span<const ByteSpan> parts, std::
   return copy;
 }
 
+/// Makes one part of parts that follow each other in memory.
+std::vector<ByteSpan> merge_adjacent(std::span<const ByteSpan> parts) {
+  std::vector<ByteSpan> out;
+  for (const ByteSpan part : parts) {
+    if (part.empty()) continue;
+    if (!out.empty() && out.back().data() + out.back().size() == part.data()) {
+      out.back() = {out.back().data(), out.back().size() + part.size()};
+    } else {
+      out.push_back(part);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 OutgoingBody::OutgoingBody(std::span<const ByteSpan> parts, std::uint64_t size, std::uint64_t first_tag,
@@ -41,9 +55,10 @@ OutgoingBody::OutgoingBody(std::span<const ByteSpan> parts, std::uint64_t size, 
     divide({&content, 1}, max_message);
     return;
   }
+  const std::vector<ByteSpan> merged = merge_adjacent(parts);
   std::uint64_t small = kSmall;
-  std::vector<ByteSpan> joined = join_small(parts, small);
-  while (joined.size() / Endpoint::kMaxParts >= kMaxMessages) joined = join_small(parts, small *= 4);
+  std::vector<ByteSpan> joined = join_small(merged, small);
+  while (joined.size() / Endpoint::kMaxParts >= kMaxMessages) joined = join_small(merged, small *= 4);
   divide(joined, max_message);
 }
 
@@ -56,7 +71,6 @@ std::vector<ByteSpan> OutgoingBody::join_small(std::span<const ByteSpan> parts, 
   joined_.reserve(static_cast<std::size_t>(bytes));  // the parts below point into it
   bool joins = false;                                // the last part of `out` is a copy that can grow
   for (const ByteSpan part : parts) {
-    if (part.empty()) continue;
     if (part.size() > small) {
       out.push_back(part);
       joins = false;

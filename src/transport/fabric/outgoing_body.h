@@ -18,9 +18,10 @@ namespace crossdock::transport::fabric {
 
 /// A body that is being sent. Use it from one thread at a time.
 ///
-/// A message of libfabric takes Endpoint::kMaxParts parts. Small parts are copied together with their neighbours, and
-/// the body becomes several messages if it has more parts than one message takes. Memory of a file is copied by the
-/// system, which reports that the file was truncated instead of raising SIGBUS.
+/// A message of libfabric takes Endpoint::kMaxParts parts. Parts that follow each other in memory become one. Small
+/// parts are copied together with their neighbours, and the body becomes several messages if it has more parts than one
+/// message takes. Memory of a file is copied by the system, which reports that the file was truncated instead of
+/// raising SIGBUS.
 class OutgoingBody {
  public:
   /// `parts` have `size` bytes altogether, at least one, and stay readable as long as `keep` is held. The messages have
