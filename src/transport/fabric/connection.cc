@@ -59,7 +59,7 @@ FabricConnection::FabricConnection(UniqueFd socket, std::unique_ptr<Endpoint> en
 }
 
 FabricConnection::~FabricConnection() {
-  if (traffic_->outgoing() > 0) abandon();
+  finish(traffic_->outgoing() == 0);
   shut(std::make_exception_ptr(ConnectionError(where() + ": this end was closed in the middle of a read")));
 }
 
@@ -358,6 +358,7 @@ void FabricConnection::collect_reads() {
 
 /// Ends everything that goes through the endpoint.
 void FabricConnection::shut(const std::exception_ptr& why) noexcept {
+  finish(false);
   traffic_->close();
   for (const auto& state : std::exchange(reads_, {})) {
     state->group.reset();

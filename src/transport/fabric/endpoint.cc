@@ -1,6 +1,9 @@
 #include "endpoint.h"
 
+#include <poll.h>
+
 #include <array>
+#include <chrono>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -10,6 +13,8 @@ namespace {
 
 constexpr std::size_t kCompletions = 256;  // room in the queue, to begin with
 constexpr std::size_t kCompletionsPerTurn = 64;
+/// For a peer that is there to learn that this end closes, and to close its own.
+constexpr std::chrono::milliseconds kDrainTime{200};
 
 }  // namespace
 
@@ -41,10 +46,24 @@ Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::mo
 }
 
 Endpoint::~Endpoint() {
-  if (!fork_.in_child()) return;
+  const bool receiving = receiving_ > 0 && !failure_ && !domain_->progresses_by_itself();
+  if (!fork_.in_child() && !receiving) return;
+  // Everything that it uses stays, and so does the domain.
   [[maybe_unused]] const auto* const endpoint = endpoint_.release();
   [[maybe_unused]] const auto* const completions = completions_.release();
   [[maybe_unused]] const auto* const peers = peers_.release();
+  [[maybe_unused]] const auto* const domain = new std::shared_ptr<const FabricDomain>(domain_);
+}
+
+void Endpoint::drain() {
+  const auto deadline = std::chrono::steady_clock::now() + kDrainTime;
+  while (receiving_ > 0 && !failure_) {
+    if (progress() > 0 || !may_sleep()) continue;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return;
+    pollfd ask{descriptor_, POLLIN, 0};
+    ::poll(&ask, 1, static_cast<int>(left.count()));
+  }
 }
 
 std::uint16_t Endpoint::port() const {
@@ -65,25 +84,26 @@ void Endpoint::set_peer(const SocketAddress& address) {
 }
 
 /// Returns whether an operation was begun.
-bool Endpoint::begun(long result, const char* doing) const {
+bool Endpoint::begun(long result, const char* doing, Operation::Kind kind) {
   if (result == -FI_EAGAIN) return false;
   domain_->library().check(result, doing);
+  if (kind != Operation::Kind::kSend) ++receiving_;
   return true;
 }
 
 bool Endpoint::send(std::span<const iovec> parts, std::uint64_t tag, Operation& operation) {
   return begun(fi_tsendv(endpoint_.get(), parts.data(), nullptr, parts.size(), peer_, tag, &operation.room_),
-               "sending a body");
+               "sending a body", Operation::Kind::kSend);
 }
 
 bool Endpoint::receive(void* to, std::size_t size, std::uint64_t tag, Operation& operation) {
   return begun(fi_trecv(endpoint_.get(), to, size, nullptr, FI_ADDR_UNSPEC, tag, 0, &operation.room_),
-               "receiving a body");
+               "receiving a body", Operation::Kind::kReceive);
 }
 
 bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation) {
   return begun(fi_read(endpoint_.get(), to, size, nullptr, peer_, address, key, &operation.room_),
-               "reading the peer's memory");
+               "reading the peer's memory", Operation::Kind::kRead);
 }
 
 void Endpoint::await_opening(std::uint64_t tag) {
@@ -91,6 +111,7 @@ void Endpoint::await_opening(std::uint64_t tag) {
   if (!receive(&opening_->bytes, sizeof opening_->bytes, tag, *opening_)) {
     throw ResourceError("fabric: a new endpoint has no room for a receive");
   }
+  receiving_ = 0;  // too short to come as a read
 }
 
 bool Endpoint::send_opening(std::uint64_t tag) {
@@ -109,7 +130,10 @@ std::size_t Endpoint::progress() {
     if (got > 0) {
       for (ssize_t i = 0; i < got; ++i) {
         const fi_cq_tagged_entry& entry = entries[static_cast<std::size_t>(i)];
-        if (entry.op_context != nullptr) operation_of(entry.op_context)->on_done(entry.len);
+        if (entry.op_context == nullptr) continue;
+        Operation& ended = *operation_of(entry.op_context);
+        if (ended.kind_ != Operation::Kind::kSend && &ended != opening_.get()) --receiving_;
+        ended.on_done(entry.len);
       }
       n += static_cast<std::size_t>(got);
       continue;

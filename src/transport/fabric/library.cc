@@ -1,6 +1,7 @@
 #include "library.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,20 +11,23 @@
 #include <new>
 #include <utility>
 
+#include "core/blocked_signals.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::fabric {
 namespace {
 
 constexpr const char* kSystemName = "libfabric.so.1";
-/// Settings of ofi_rxm, in the form of the environment's.
-constexpr std::array<const char*, 2> kSettings = {
+/// Settings of providers, in the form of the environment's.
+constexpr std::array<const char*, 4> kSettings = {
     // The size of a buffer for small messages, of which each endpoint takes 1,024 at once, twice. At the default of
     // 16 KiB that is 68 MiB for each connection. Bodies are longer and need no such buffer.
     "FI_OFI_RXM_BUFFER_SIZE=256",
     // How often an endpoint looks for new connections, in microseconds. At the default of 10 ms the descriptor is
     // readable for so long before anything happens.
-    "FI_OFI_RXM_CM_PROGRESS_INTERVAL=200"};
+    "FI_OFI_RXM_CM_PROGRESS_INTERVAL=200",
+    // Libraries of providers that print a backtrace at a signal.
+    "HFI_NO_BACKTRACE=1", "IPATH_NO_BACKTRACE=1"};
 
 template <typename Function>
 void find(const Library& library, const char* name, const char* version, Function*& function, std::string& missing) {
@@ -46,11 +50,34 @@ std::string why_unusable(const Library& library, Api& api) {
   return "is version " + version_text(api.version()) + ", but " + version_text(kApiVersion) + " or later is needed";
 }
 
-/// Calls `first_call`, which makes libfabric read its settings, with an environment that has kSettings too, but those
-/// that it has already. Doesn't use setenv(), which other threads' getenv() doesn't survive: they see the old list or
-/// the new one, and both stay.
+/// Keeps the process's signal handlers: some libraries of providers install their own.
+class KeptSignals {
+ public:
+  KeptSignals() noexcept {
+    for (std::size_t i = 1; i < handlers_.size(); ++i) {
+      known_[i] = ::sigaction(static_cast<int>(i), nullptr, &handlers_[i]) == 0;
+    }
+  }
+  KeptSignals(const KeptSignals&) = delete;
+  KeptSignals& operator=(const KeptSignals&) = delete;
+  ~KeptSignals() {
+    for (std::size_t i = 1; i < handlers_.size(); ++i) {
+      if (known_[i]) ::sigaction(static_cast<int>(i), &handlers_[i], nullptr);
+    }
+  }
+
+ private:
+  std::array<struct sigaction, NSIG> handlers_{};
+  std::array<bool, NSIG> known_{};
+};
+
+/// Calls `first_call`, which makes libfabric and its providers read their settings, with an environment that has
+/// kSettings too, but those that it has already. Doesn't use setenv(), which other threads' getenv() doesn't survive:
+/// they see the old list or the new one, and both stay.
 template <typename F>
 void with_settings(F first_call) {
+  const BlockedSignals blocked;  // for the time in which other handlers are in place
+  const KeptSignals kept;
   std::vector<char*> more;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) more.push_back(*variable);
   for (const char* const setting : kSettings) {
@@ -111,7 +138,8 @@ std::shared_ptr<const FabricLibrary> FabricLibrary::open(const std::vector<std::
   const std::lock_guard lock(current().mutex);
   if (current().library) return current().library;
   for (const std::string& candidate : library_candidates(first)) {
-    std::shared_ptr<Library> library = Library::open({candidate}, tried);
+    std::shared_ptr<Library> library;
+    with_settings([&] { library = Library::open({candidate}, tried); });
     if (library == nullptr) continue;
     Api api;
     const std::string wrong = why_unusable(*library, api);

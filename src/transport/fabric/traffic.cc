@@ -112,6 +112,11 @@ std::string Traffic::broken_why() const {
 void Traffic::close() noexcept {
   std::deque<std::unique_ptr<OutgoingBody>> dropped;
   const std::lock_guard lock(mutex_);
+  try {
+    if (endpoint_ != nullptr) endpoint_->drain();
+  } catch (const Error&) {
+    // It has failed.
+  }
   endpoint_.reset();
   to_send_.clear();
   to_receive_.clear();

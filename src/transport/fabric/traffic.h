@@ -56,7 +56,8 @@ class Traffic {
   std::optional<Failure> failure() const;
   std::string broken_why() const;
 
-  /// Destroys the endpoint: no memory is used any more. Later calls do nothing.
+  /// Destroys the endpoint: no memory is used any more. Later calls do nothing. The connection to the peer must be
+  /// closed already, see Endpoint. May take 0.2 s if the peer doesn't answer while something is being received.
   void close() noexcept;
 
  private:

@@ -70,10 +70,13 @@ StreamConnection::StreamConnection(UniqueFd socket, const Introduction& introduc
       watched_(kInput),
       quantum_(kQuietMessages) {}
 
-StreamConnection::~StreamConnection() {
+StreamConnection::~StreamConnection() { finish(true); }
+
+void StreamConnection::finish(bool goodbye) noexcept {
   if (fork_.in_child()) return;  // the parent continues: the child only closes inherited descriptors
+  if (finished_.exchange(true)) return;
   try {
-    if (!abandoned_) writer_.goodbye();
+    if (goodbye) writer_.goodbye();
   } catch (const std::exception&) {
     // There is no peer left to tell.
   }

@@ -102,8 +102,9 @@ class StreamConnection : public Connection, private ControlFrames {
   const std::string& where() const noexcept { return where_; }
   const StreamNames& names() const noexcept { return names_; }
   const std::shared_ptr<BodyMemory>& pool() const noexcept { return pool_; }
-  /// Has the destructor close the connection without a goodbye: bodies are left that the peer won't get.
-  void abandon() noexcept { abandoned_ = true; }
+  /// Tells the peer that this end closes: everything was sent, or, without a goodbye, not. Only the first call does
+  /// something; the destructor makes one.
+  void finish(bool goodbye) noexcept;
   const ForkGuard& fork_guard() const noexcept { return fork_; }
 
  private:
@@ -129,7 +130,7 @@ class StreamConnection : public Connection, private ControlFrames {
   FrameWriter writer_;
   FrameReader reader_;
 
-  bool abandoned_ = false;
+  std::atomic<bool> finished_{false};
   bool corked_ = false;  // of the sending half
   std::atomic<std::uint64_t> peer_taken_{0};
   std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none

@@ -1,0 +1,343 @@
+// Peers that shake hands as they must, and then break the rules.
+#include <deque>
+
+#include "support.h"
+
+namespace crossdock::transport::fabric_test {
+namespace {
+
+using net::FrameKind;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// A client of a server that does what the test likes.
+class FabricHostileServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+  }
+  void connect(const FabricOptions& options = {}, Ways ways = Way::kRead | Way::kMessage) {
+    auto connecting = std::async(std::launch::async,
+                                 [&] { return fabric_connect(server_.address(), options, kPatienceMs, nullptr); });
+    server_.serve(ways);
+    client_ = connecting.get();
+  }
+  void announce_body(const BodyAnnouncement& body) { server_.frame(FrameKind::kBodyBeside, 3, encode(body)); }
+  void announce(std::uint16_t number, const RegionAnnouncement& region) {
+    server_.frame(FrameKind::kRegion, number, encode(region));
+  }
+  /// Sends a message beside the link.
+  void send(ByteSpan bytes, std::uint64_t tag) {
+    const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    Counted& sent = sent_.emplace_back(Operation::Kind::kSend);
+    ASSERT_TRUE(server_.run([&] { return server_.endpoint->send({&part, 1}, tag, sent); }));
+  }
+  /// Receives until the error, while the server's endpoint makes progress.
+  std::string error() {
+    const auto deadline = in_patience();
+    try {
+      while (Clock::now() < deadline) {
+        client_->receive();
+        server_.endpoint->progress();
+        wait_readable(*client_, WaitMode::kBlock, in_ns(Clock::now() + std::chrono::milliseconds(1)), nullptr);
+      }
+    } catch (const ProtocolError& error) {
+      EXPECT_THROW(client_->receive(), ProtocolError) << "an error is permanent";
+      return std::string("ProtocolError: ") + error.what();
+    } catch (const ConnectionError& error) {
+      return std::string("ConnectionError: ") + error.what();
+    }
+    return "none";
+  }
+  std::string read(std::uint64_t address, std::size_t size) {
+    Bytes to(size);
+    const ReadPart part{address, size, to.data()};
+    const auto reading = client_->read({&part, 1}, nullptr);
+    const auto deadline = in_patience();
+    try {
+      while (!reading->done() && Clock::now() < deadline) server_.endpoint->progress();
+      return "done";
+    } catch (const ProtocolError& error) {
+      return std::string("ProtocolError: ") + error.what();
+    } catch (const ConnectionError& error) {
+      return std::string("ConnectionError: ") + error.what();
+    }
+  }
+
+  RawEnd server_;
+  std::deque<Counted> sent_;
+  std::unique_ptr<Connection> client_;
+};
+
+TEST_F(FabricHostileServer, MayFollowTheRules) {
+  connect();
+  const Bytes body = pattern(1 << 20);
+  announce_body({1 << 20, 50, {1000, (1 << 20) - 1000}});
+  send(ByteSpan(body).first(1000), 50);
+  send(ByteSpan(body).subspan(1000), 51);
+  std::optional<Incoming> got;
+  EXPECT_TRUE(server_.run([&] { return (got = client_->receive()).has_value(); }));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->tag, 3u);
+  EXPECT_TRUE(std::ranges::equal(got->bytes, body));
+}
+
+TEST_F(FabricHostileServer, SendsMoreOfABodyThanAnnounced) {
+  connect();
+  const Bytes body = pattern(1 << 20);
+  announce_body({100'000, 50, {100'000}});
+  send(body, 50);
+  EXPECT_THAT(error(), AllOf(HasSubstr("ProtocolError"), HasSubstr("more of a body than it had announced")));
+}
+
+TEST_F(FabricHostileServer, SendsLessOfABodyThanAnnounced) {
+  connect();
+  const Bytes body = pattern(1000);
+  announce_body({100'000, 50, {100'000}});
+  send(body, 50);
+  EXPECT_THAT(error(), AllOf(HasSubstr("ProtocolError"), HasSubstr("less of a body of 100000 bytes")));
+}
+
+TEST_F(FabricHostileServer, NeverSendsABodyAndGoes) {
+  connect();
+  announce_body({100'000, 50, {100'000}});
+  server_.frame(FrameKind::kGoodbye, 0);
+  server_.hang_up();
+  EXPECT_THAT(error(), AllOf(HasSubstr("ConnectionError"), HasSubstr("in the middle of a message")));
+}
+
+TEST_F(FabricHostileServer, AnnouncesMoreBodiesThanAreTakenAtOnce) {
+  connect();
+  struct Counting final : BodyMemory {
+    std::shared_ptr<std::byte> allocate(std::uint64_t size) override {
+      ++allocations;
+      return pool->allocate(size);
+    }
+    std::shared_ptr<BodyMemory> pool = make_body_pool();
+    int allocations = 0;
+  };
+  const auto memory = std::make_shared<Counting>();
+  client_->receive_into(memory);
+  for (std::uint64_t i = 0; i < 1000; ++i) announce_body({64ull << 30, i, {64ull << 30}});
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(client_->receive());
+  EXPECT_LE(memory->allocations, 4);
+  EXPECT_TRUE(client_->prepare_sleep()) << "nothing to do: the link is full";
+  client_->wake();
+}
+
+TEST_F(FabricHostileServer, AnnouncesABodyOverTheLimit) {
+  FabricOptions options;
+  options.max_body = 1000;
+  connect(options);
+  announce_body({1001, 50, {1001}});
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("ProtocolError"), HasSubstr("1001 bytes"), HasSubstr("FabricOptions::max_body")));
+}
+
+TEST_F(FabricHostileServer, AnnouncesABodyThatDoesNotAddUp) {
+  connect();
+  announce_body({1000, 50, {600, 600}});
+  EXPECT_THAT(error(), HasSubstr("ProtocolError: fabric://127.0.0.1:"));
+}
+
+TEST_F(FabricHostileServer, SendsFramesThatDoNotExist) {
+  connect();
+  server_.frame(static_cast<FrameKind>(10), 0);
+  EXPECT_THAT(error(), HasSubstr("invalid frame: kind 10"));
+}
+
+TEST_F(FabricHostileServer, SendsAnAnnouncementThatIsTooLong) {
+  connect();
+  server_.frame(FrameKind::kRegion, 1, Bytes(net::kMaxAnnouncement + 8));
+  EXPECT_THAT(error(), HasSubstr("sent an announcement of 16392 bytes"));
+}
+
+TEST_F(FabricHostileServer, AnnouncesARegionTwice) {
+  connect();
+  announce(1, {4096, 0, 9});
+  announce(1, {4096, 0, 9});
+  EXPECT_THAT(error(), HasSubstr("announced region 1 twice"));
+}
+
+TEST_F(FabricHostileServer, RetiresARegionThatIsNone) {
+  connect();
+  server_.frame(FrameKind::kRetired, 1);
+  EXPECT_THAT(error(), HasSubstr("retired region 1, which it hadn't announced"));
+}
+
+TEST_F(FabricHostileServer, AnnouncesARegionOfAnImpossibleNumber) {
+  connect();
+  server_.frame(FrameKind::kRegion, 65536, encode(RegionAnnouncement{4096, 0, 9}));
+  EXPECT_THAT(error(), HasSubstr("a region 65536, over 65535"));
+}
+
+TEST_F(FabricHostileServer, AnnouncesAnEmptyRegion) {
+  connect();
+  announce(1, {0, 0, 9});
+  EXPECT_THAT(error(), HasSubstr("malformed announcement of a region"));
+}
+
+TEST_F(FabricHostileServer, AnnouncesRegionsToAClientWithoutReads) {
+  FabricOptions options;
+  options.remote_reads = false;
+  connect(options);
+  EXPECT_FALSE(client_->agreement().ways.has(Way::kRead));
+  announce(1, {4096, 0, 9});
+  EXPECT_THAT(error(), HasSubstr("didn't agree"));
+}
+
+TEST_F(FabricHostileServer, AnnouncesAKeyThatIsGarbage) {
+  connect();
+  announce(1, {4096, 0, 0xBAD});
+  client_->peer_region(std::uint64_t{1} << 48, kPatienceMs);
+  EXPECT_THAT(read(std::uint64_t{1} << 48, 4096), HasSubstr("ProtocolError"));
+  EXPECT_THROW(client_->receive(), Error) << "the endpoints have parted";
+}
+
+TEST_F(FabricHostileServer, LiesAboutTheSizeOfARegion) {
+  connect();
+  device::RegionWriter writer("hostile");
+  writer.append(pattern(100'000));
+  const auto region = writer.freeze();
+  const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
+  announce(1, {1 << 20, registered->start(), registered->key()});
+  const std::uint64_t base = std::uint64_t{1} << 48;
+  EXPECT_EQ(client_->peer_region(base, kPatienceMs)->size, 1u << 20);
+  EXPECT_EQ(read(base + 64, 100'000), "done");
+  EXPECT_THAT(read(base + 64, 1 << 19), HasSubstr("ProtocolError")) << "its provider checks";
+}
+
+TEST_F(FabricHostileServer, DiesInARead) {
+  connect();
+  announce(1, {64 << 20, 0, 9});
+  const std::uint64_t base = std::uint64_t{1} << 48;
+  client_->peer_region(base, kPatienceMs);
+  Bytes to(1 << 20);
+  const ReadPart part{base, to.size(), to.data()};
+  const auto reading = client_->read({&part, 1}, nullptr);
+  server_.hang_up();
+  EXPECT_THROW(while (!reading->done()){}, ConnectionError);
+}
+
+/// A server of a client that does what the test likes.
+class FabricHostileClient : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+  }
+  void listen(const FabricOptions& options = {}) {
+    listener_ = fabric_listen("", 1, 2, options, [this](LogLevel, std::string_view line) { log_ += line; });
+  }
+  /// Runs the listener while `client` does its part.
+  template <typename F>
+  auto with(F client) {
+    auto running = std::async(std::launch::async, client);
+    while (running.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+      if (auto connection = listener_->accept()) server_ = std::move(connection);
+    }
+    return running.get();
+  }
+  std::unique_ptr<RawEnd> connected() {
+    return with([this] {
+      auto client = std::make_unique<RawEnd>(address_of(*listener_));
+      net::Welcome welcome;
+      EXPECT_TRUE(decode(client->open(), &welcome));
+      return client;
+    });
+  }
+  std::string refusal(const Bytes& record) {
+    Refused refused;
+    return net::decode(record, &refused) ? refused.reason : "no refusal";
+  }
+
+  std::string log_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Connection> server_;
+};
+
+TEST_F(FabricHostileClient, MayFollowTheRules) {
+  listen();
+  const auto client = connected();
+  ASSERT_TRUE(server_);
+  client->frame(FrameKind::kMessage, 0, as_bytes("12345678"));
+  EXPECT_EQ(as_text(receive(*server_).bytes), "12345678");
+}
+
+TEST_F(FabricHostileClient, HasNoEndpoint) {
+  listen();
+  const Bytes answer = with([this] {
+    RawEnd client(address_of(*listener_), {}, net::kCommonFeatures);
+    return client.endpoint ? Bytes() : Bytes(1);
+  });
+  EXPECT_EQ(answer.size(), 1u) << "it was refused";
+  EXPECT_FALSE(server_);
+}
+
+TEST_F(FabricHostileClient, WantsAWayThatWasNotOffered) {
+  FabricOptions options;
+  options.remote_reads = false;
+  listen(options);
+  EXPECT_THAT(refusal(with([this] {
+                RawEnd client(address_of(*listener_),
+                              [](net::EndpointOffer& own) { own.ways = (Way::kRead | Way::kMessage).bits(); });
+                return client.record();
+              })),
+              HasSubstr("didn't offer"));
+}
+
+TEST_F(FabricHostileClient, HasNoPort) {
+  listen();
+  EXPECT_THAT(refusal(with([this] {
+                RawEnd client(address_of(*listener_), [](net::EndpointOffer& own) { own.port = 0; });
+                return client.record();
+              })),
+              HasSubstr("something else than its ENDPOINT"));
+}
+
+TEST_F(FabricHostileClient, NeverOpensItsEndpoint) {
+  FabricOptions options;
+  options.handshake_timeout_ms = 200;
+  listen(options);
+  const Bytes answer = with([this] {
+    RawEnd client(address_of(*listener_));
+    return client.record();
+  });
+  EXPECT_FALSE(server_);
+  EXPECT_EQ(listener_->handshakes(), 0u);
+}
+
+TEST_F(FabricHostileClient, AnnouncesARegion) {
+  listen();
+  const auto client = connected();
+  client->frame(FrameKind::kRegion, 1, encode(RegionAnnouncement{4096, 0, 1}));
+  EXPECT_THROW(receive(*server_), ProtocolError);
+}
+
+TEST_F(FabricHostileClient, ReadsWithKeysThatAreGarbage) {
+  listen();
+  const auto client = connected();
+  device::RegionWriter writer("hostile");
+  writer.append(pattern(100'000));
+  const auto region = writer.freeze();
+  ASSERT_TRUE(server_->announce(1, region));
+  Bytes to(4096);
+  for (std::uint64_t key = 0; key < 3; ++key) {
+    Counted reading(Operation::Kind::kRead);
+    try {
+      if (!client->endpoint->read(to.data(), to.size(), 0, key, reading)) break;
+    } catch (const Error&) {
+      break;  // the endpoints have parted
+    }
+    const auto deadline = Clock::now() + std::chrono::seconds(2);
+    while (!reading.done && !client->endpoint->failure() && Clock::now() < deadline) {
+      client->endpoint->progress();
+      server_->receive();
+    }
+    EXPECT_FALSE(reading.done);
+    if (client->endpoint->failure()) break;
+  }
+  EXPECT_EQ(to, Bytes(4096)) << "it got nothing";
+}
+
+}  // namespace
+}  // namespace crossdock::transport::fabric_test

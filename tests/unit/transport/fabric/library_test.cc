@@ -1,0 +1,104 @@
+// libfabric's library: where it is looked for, and what is said if it, or a provider, can't be used.
+#include <signal.h>
+
+#include <cstdlib>
+
+#include "support.h"
+#include "transport/fabric/library.h"
+
+namespace crossdock::transport::fabric_test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// An environment variable, until the end of the scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  ~ScopedVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+constexpr const char* kVariable = "CROSSDOCK_FABRIC_LIBRARY";
+
+TEST(FabricLibrary, IsLookedForAtTheCallersPathsAndThenAsTheSystems) {
+  const ScopedVariable none(kVariable, nullptr);
+  EXPECT_THAT(library_candidates({}), ElementsAre("libfabric.so.1"));
+  EXPECT_THAT(library_candidates({"/a/libfabric.so.1"}), ElementsAre("/a/libfabric.so.1", "libfabric.so.1"));
+  const ScopedVariable chosen(kVariable, "/b/libfabric.so.1");
+  EXPECT_THAT(library_candidates({"/a/libfabric.so.1"}), ElementsAre("/b/libfabric.so.1"));
+}
+
+// Before any other test of this process opens the library.
+TEST(FabricLibrary, AMissingOneIsNamedWithWhatToDo) {
+  if (Library::find_loaded("libfabric.so.1") != nullptr) GTEST_SKIP() << "another test of this process has opened it";
+  const ScopedVariable chosen(kVariable, "/no/such/libfabric.so.1");
+  EXPECT_FALSE(find_fabric().found);
+  EXPECT_THAT(find_fabric().tried, ElementsAre(HasSubstr("/no/such/libfabric.so.1: cannot open shared object file")));
+  for (const auto& use : std::initializer_list<std::function<void()>>{[] { fabric_listen("", 1, 2, {}, nullptr); },
+                                                                      [] { FabricLibrary::require({}); }}) {
+    try {
+      use();
+      FAIL() << "it was found";
+    } catch (const UnsupportedError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("/no/such/libfabric.so.1: cannot open shared object file"));
+    }
+  }
+  std::vector<std::string> tried;
+  const ScopedVariable another(kVariable, "libz.so.1");
+  EXPECT_EQ(FabricLibrary::open({}, &tried), nullptr);
+  EXPECT_THAT(tried, ElementsAre(HasSubstr("libz.so.1 lacks fi_getinfo@FABRIC_1.3, ")));
+}
+
+TEST(FabricLibrary, SaysWhatWasOpened) {
+  const FabricReport report = find_fabric();
+  if (!report.found) GTEST_SKIP() << ::testing::PrintToString(report.tried);
+  EXPECT_THAT(report.library, HasSubstr("libfabric.so"));
+  EXPECT_THAT(report.version, HasSubstr("."));
+  EXPECT_EQ(report.provider, "tcp;ofi_rxm");
+  EXPECT_EQ(FabricLibrary::open({"/no/such/libfabric.so.1"}, nullptr), FabricLibrary::require({}));
+  EXPECT_EQ(std::getenv("FI_OFI_RXM_BUFFER_SIZE"), nullptr) << "the environment is as it was";
+}
+
+TEST(FabricLibrary, LeavesTheProcesssSignalsAlone) {
+  find_fabric();
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM, SIGINT, SIGPIPE}) {
+    struct sigaction now {};
+    ASSERT_EQ(::sigaction(signal, nullptr, &now), 0);
+    EXPECT_EQ(now.sa_handler, SIG_DFL) << signal;
+  }
+}
+
+TEST(FabricLibrary, AProviderThatIsMissingIsNamed) {
+  FabricOptions options;
+  options.provider = "smoke;signals";
+  const FabricReport report = find_fabric(options);
+  EXPECT_FALSE(report.found);
+  if (report.library.empty()) GTEST_SKIP() << "no libfabric";
+  EXPECT_THAT(report.tried, ElementsAre(HasSubstr("has no provider \"smoke;signals\"")));
+  EXPECT_THROW(fabric_listen("", 1, 2, options, nullptr), UnsupportedError);
+}
+
+TEST(FabricLibrary, ProvidersThatCantWorkAreRefusedWithTheReason) {
+  for (const auto& [name, why] : std::vector<std::pair<std::string, std::string>>{
+           {"shm", "use the transport shm:"}, {"net", "readable at all times"}, {"", "from 1 to 64 bytes"}}) {
+    FabricOptions options;
+    options.provider = name;
+    try {
+      make_fabric_transport(options);
+      FAIL() << name;
+    } catch (const InvalidArgumentError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(why));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace crossdock::transport::fabric_test

@@ -1,0 +1,136 @@
+// Regions that are registered, and reads of them.
+#include <sys/resource.h>
+
+#include "support.h"
+#include "unit/device/support.h"
+
+namespace crossdock::transport::fabric_test {
+namespace {
+
+std::shared_ptr<const device::Region> frozen(const Bytes& content) {
+  device::RegionWriter writer("fabric-test");
+  writer.append(content);
+  return writer.freeze();
+}
+
+class FabricRegions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+  }
+  static constexpr std::uint64_t kUnused = 64;  // at the beginning of a region
+};
+
+TEST_F(FabricRegions, AreRegisteredOnceForAllConnections) {
+  const auto listener = fabric_listen("", 1, 2, {}, nullptr);
+  std::vector<std::unique_ptr<Connection>> servers;
+  std::vector<std::unique_ptr<Connection>> clients;
+  const auto region = frozen(pattern(100'000));
+  for (int i = 0; i < 3; ++i) {
+    auto connecting =
+        std::async(std::launch::async, [&] { return fabric_connect(address_of(*listener), {}, kPatienceMs, nullptr); });
+    servers.push_back(accept_one(*listener));
+    clients.push_back(connecting.get());
+  }
+  // The key of a registration is random: the same key is the same registration.
+  const FabricDomains domains({}, FabricOptions{}.provider);
+  for (std::uint16_t round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < servers.size(); ++i) {
+      ASSERT_TRUE(servers[i]->announce(round, region));
+      Bytes got(100'000);
+      const std::uint64_t base = (std::uint64_t{round} << 48) + kUnused;
+      clients[i]->peer_region(base, kPatienceMs);
+      const ReadPart part{base, got.size(), got.data()};
+      const auto reading = clients[i]->read({&part, 1}, nullptr);
+      while (!reading->done()) servers[i]->receive();
+      EXPECT_EQ(got, pattern(100'000));
+    }
+  }
+}
+
+TEST_F(FabricRegions, HaveOneRegistrationInADomain) {
+  const FabricOptions options;
+  const auto library = FabricLibrary::require({});
+  const SocketAddress host = without_port(resolve("fabric", {"127.0.0.1", 1}).at(0));
+  const auto domain = std::make_shared<const FabricDomain>(library, options.provider, host);
+  const auto other = std::make_shared<const FabricDomain>(library, options.provider, host);
+  auto region = frozen(pattern(1000));
+  const auto first = RegisteredRegion::of(*region, domain);
+  EXPECT_EQ(RegisteredRegion::of(*region, domain), first);
+  const auto second = RegisteredRegion::of(*region, other);
+  EXPECT_NE(second, first);
+  EXPECT_NE(second->key(), first->key()) << "keys are random";
+}
+
+TEST_F(FabricRegions, EndWithTheRegion) {
+  const auto library = FabricLibrary::require({});
+  const SocketAddress host = without_port(resolve("fabric", {"127.0.0.1", 1}).at(0));
+  const auto domain = std::make_shared<const FabricDomain>(library, FabricOptions{}.provider, host);
+  auto region = frozen(pattern(1000));
+  const std::weak_ptr<const RegisteredRegion> watched = RegisteredRegion::of(*region, domain);
+  EXPECT_FALSE(watched.expired());
+  region.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(FabricRegions, OfWritableMemoryShowWhatIsWrittenLater) {
+  const Pair ends;
+  const auto region = device::Region::make_recycled(1 << 16, "fabric-test");
+  ASSERT_TRUE(ends.server->announce(3, region));
+  std::memcpy(region->writable() + 100, "later", 5);
+  const std::uint64_t base = (std::uint64_t{3} << 48) + 100;
+  ends.client->peer_region(base, kPatienceMs);
+  std::array<char, 5> got{};
+  const ReadPart part{base, got.size(), reinterpret_cast<std::byte*>(got.data())};
+  const auto reading = ends.client->read({&part, 1}, nullptr);
+  while (!reading->done()) ends.server->receive();
+  EXPECT_EQ(std::string_view(got.data(), got.size()), "later");
+}
+
+TEST_F(FabricRegions, GoAsMessagesWhereTheSystemRefusesToRegisterThem) {
+  const Pair ends({}, {}, ConnectOptions{.wants_parts = true});
+  const auto region = frozen(pattern(1 << 20));
+  {
+    // Stands in for the limit of locked memory, which this provider doesn't need: the region can't be mapped.
+    const testing::ScopedLimit no_memory(RLIMIT_AS, 1 << 20);
+    EXPECT_EQ(ends.server->ways_of(*region), Ways(Way::kMessage));
+    EXPECT_THROW(ends.server->announce(1, region), ResourceError);
+  }
+  EXPECT_EQ(ends.server->ways_of(*region), Way::kRead | Way::kMessage);
+}
+
+TEST_F(FabricRegions, AreReadOnlyByClientsThatWantTo) {
+  FabricOptions without;
+  without.remote_reads = false;
+  const auto region = frozen(pattern(1000));
+  for (const Pair& ends : {Pair(without, {}), Pair({}, without)}) {
+    EXPECT_EQ(ends.server->agreement().ways, Ways(Way::kMessage));
+    EXPECT_EQ(ends.client->agreement().ways, Ways(Way::kMessage));
+    EXPECT_THROW(ends.server->announce(1, region), std::logic_error);
+    EXPECT_THROW(ends.client->read({}, nullptr), std::logic_error);
+  }
+  EXPECT_THROW(fabric_connect("//127.0.0.1:1", without, kPatienceMs, nullptr, ConnectOptions{.ways = Way::kRead}),
+               UnsupportedError);
+}
+
+TEST_F(FabricRegions, ReadsWaitForRoom) {
+  const Pair ends;
+  const auto region = frozen(pattern(1 << 16));
+  ASSERT_TRUE(ends.server->announce(1, region));
+  const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
+  ends.client->peer_region(base, kPatienceMs);
+  std::vector<std::unique_ptr<Reading>> readings;
+  Bytes to(8);
+  const ReadPart part{base, to.size(), to.data()};
+  for (;;) {
+    auto reading = ends.client->read({&part, 1}, nullptr);
+    if (reading == nullptr) break;
+    readings.push_back(std::move(reading));
+    ASSERT_LT(readings.size(), 10'000u);
+  }
+  while (!readings.back()->done()) ends.server->receive();
+  EXPECT_NE(ends.client->read({&part, 1}, nullptr), nullptr);
+}
+
+}  // namespace
+}  // namespace crossdock::transport::fabric_test
