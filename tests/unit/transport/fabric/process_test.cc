@@ -10,7 +10,7 @@ namespace {
 
 using testing::ChildProcess;
 
-constexpr std::size_t kBody = 64 << 20;
+constexpr std::size_t kBody = 16 << 20;
 
 /// A server in another process. It announces a region of kBody bytes under number 1, and sends what it is asked for: a
 /// message of one byte, "m", is answered with a message; "b", with bodies without end.
