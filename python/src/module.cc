@@ -47,7 +47,7 @@ NB_MODULE(_native, module) {
   crossdock::python::register_errors(module);
   crossdock::python::bind_types(module);
   crossdock::python::bind_limits(module);
-  bind_networks(module);
+  crossdock::python::bind_networks(module);
   crossdock::python::bind_reader(module);
   crossdock::python::bind_inspect(module);
   crossdock::python::bind_client(module);

@@ -14,7 +14,7 @@ from tests.twohosts import hosts as support
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
-TRANSPORTS = ["tcp", "ucx"]  # Each test runs over each of them.
+TRANSPORTS = ["tcp", "ucx", "fabric"]  # Each test runs over each of them.
 PORT = 7700
 
 # What clients begin with.

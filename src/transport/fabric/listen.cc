@@ -176,12 +176,7 @@ PendingHandshake::State FabricServerSocket::Handshake::complete(std::unique_ptr<
 std::unique_ptr<Listener> listen_with(std::shared_ptr<const FabricDomains> domains, const std::string& address,
                                       std::uint64_t want_data, std::uint64_t free_data, const FabricOptions& options,
                                       LogCallback log) {
-  const FabricReport report = find_fabric(options);
-  if (!report.found) {
-    std::string text = "fabric: can't listen:";
-    for (const std::string& line : report.tried) text += "\n  " + line;
-    throw UnsupportedError(text);
-  }
+  find_provider(*FabricLibrary::require(options.libraries), options.provider, nullptr);  // throws if there is none
   auto socket =
       std::make_unique<FabricServerSocket>(std::move(domains), address, want_data, free_data, options, std::move(log));
   return std::make_unique<SocketListener>(std::move(socket), "this fabric listener",
