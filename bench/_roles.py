@@ -1,6 +1,6 @@
 """The Python processes of the hand-over benchmark, each started by handoff.py as one end of a pair.
 
-  python -m bench._roles serve WAY --batch-bytes N --sets N --batches N [--folder PATH]
+  python -m bench._roles serve WAY --batch-bytes N --sets N --batches N [--folder PATH] [--host ADDRESS]
   python -m bench._roles consume WAY --address TEXT --read first|sum --sets N --warm-up N --batches N --seconds N
                                      [--wait MODE] [--folder PATH]
 
@@ -52,7 +52,7 @@ def serve_flight(location: str, batches: list[pa.RecordBatch], count: int) -> No
 
     with Server(location) as server:
         # A Unix location has no port, and is taken as it was given.
-        say(address=location if location.startswith("grpc+unix") else f"grpc+tcp://127.0.0.1:{server.port}")
+        say(address=location if location.startswith("grpc+unix") else f"{location.rpartition(':')[0]}:{server.port}")
         sys.stdin.read()
 
 
@@ -169,6 +169,7 @@ def main() -> None:
     parser.add_argument("end", choices=["serve", "consume"])
     parser.add_argument("way", choices=["crossdock", "here", "flight-unix", "flight-tcp", "ipc-socket", "ipc-file"])
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--host", default="127.0.0.1", help="where flight-tcp listens")
     parser.add_argument("--address")
     parser.add_argument("--batch-bytes", type=int, default=64 << 10)
     parser.add_argument("--sets", type=int, default=64)
@@ -185,7 +186,7 @@ def main() -> None:
         if given.way == "flight-unix":
             serve_flight(f"grpc+unix://{path}", batches, given.batches)
         elif given.way == "flight-tcp":
-            serve_flight("grpc+tcp://127.0.0.1:0", batches, given.batches)
+            serve_flight(f"grpc+tcp://{given.host}:0", batches, given.batches)
         elif given.way == "ipc-socket":
             serve_ipc_socket(path, batches, given.batches)
         elif given.way == "ipc-file":

@@ -11,115 +11,39 @@ The namespaces need root and iproute2; without, that part is left out, and said 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
-import shutil
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench import _report
-from bench._children import build_folder, measure, program, role, serving
+from bench._children import build_folder, measure, program, serving
+from bench._places import LOOPBACK, Place, places, why_no_namespaces
 from bench._report import Target, duration, median, size
+from bench._transfers import bodies, flight_table, our_table, shared_arguments
 
 MIB = 1 << 20
 SIZES = (MIB, 64 * MIB)
 CHECKSUM_SIZES = (64 << 10, MIB, 64 * MIB)
-HOSTS = ("10.77.1.1", "10.77.1.2")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the two ends are: what runs before their programs, and the server's address."""
-
-    name: str
-    host: str = "127.0.0.1"
-    server: list[str] = field(default_factory=list)
-    client: list[str] = field(default_factory=list)
-
-
-@contextlib.contextmanager
-def namespaces() -> Iterator[Place | None]:
-    """Two networks joined by a pair of veth; None where they can't be made."""
-    names = [f"crossdock-bench-{os.getpid()}-{end}" for end in "ab"]
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        yield None
-        return
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True)
-
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        ip("-n", names[0], "link", "add", "v0", "type", "veth", "peer", "name", "v0", "netns", names[1])
-        for name, host in zip(names, HOSTS, strict=True):
-            ip("-n", name, "addr", "add", f"{host}/24", "dev", "v0")
-            ip("-n", name, "link", "set", "v0", "up")
-        inside = [["ip", "netns", "exec", name] for name in names]
-        yield Place("two namespaces", HOSTS[0], *inside)
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
 
 
 def transfer(place: Place, way: str, body_bytes: int, batches: int, checksum: str = "auto") -> tuple[float, float]:
     """What a body cost, in ns: over the whole run, since both ways come in bursts; and in processor time, of both ends
     (0 for `raw`, which doesn't tell)."""
-    shared: dict[str, object] = {
-        "way": way, "body_bytes": body_bytes, "batches": batches, "warm_up": max(4, batches // 20),
-        "sets": max(2, 64 * MIB // body_bytes // 8), "wait": "block",
-    }  # fmt: skip
-    with serving(
-        [*place.server, *program("tcp_transfer", role="serve", host=place.host, checksum=checksum, **shared)]
-    ) as (
-        said,
-        server,
-    ):
-        client = program("tcp_transfer", role="consume", address=said["address"], **shared)
-        run = measure([*place.client, *client])
-        cpu = 0.0
-        if way == "ours":
-            assert server.stdout is not None
-            cpu = float(run["cpu"]) + float(json.loads(server.stdout.readline())["cpu"])
-        return float(run["per_batch"]), cpu
+    shared = shared_arguments(body_bytes, batches)
+    if way == "ours":
+        cost = bodies(place, f"tcp://{place.host}:0", shared, checksum=checksum)
+        assert cost.cpu is not None
+        return cost.wall, cost.cpu
+    server = program("tcp_raw", role="serve", host=place.host, **shared)
+    with serving([*place.server, *server]) as (said, _):
+        client = program("tcp_raw", role="consume", address=said["address"], **shared)
+        return float(measure([*place.client, *client])["per_batch"]), 0.0
 
 
 def table(way: str, batch_bytes: int, batches: int) -> float:
     """What a batch of a table cost, from server to client, in ns."""
-    sets = max(2, 64 * MIB // batch_bytes // 8)
-    if way == "ours":
-        server = program("handoff_server", uri="tcp:", source="arena", batch_bytes=batch_bytes, sets=sets,
-                         batches=batches + 8, wait="block")  # fmt: skip
-        with serving(server) as (said, _):
-            run = measure(program("handoff_client", uri=said["uri"], wait="block", warm_up=8, batches=batches))
-        return float(run["per_batch"])
-    with serving(
-        role(
-            "_roles",
-            "serve",
-            "flight-tcp",
-            folder=build_folder(),
-            batch_bytes=batch_bytes,
-            sets=sets,
-            batches=batches + 8,
-        )
-    ) as (
-        said,
-        _,
-    ):
-        run = measure(
-            role(
-                "_roles", "consume", "flight-tcp", address=said["address"], folder=build_folder(), read="first",
-                sets=sets, warm_up=8, batches=batches, seconds=60,
-            )
-        )  # fmt: skip
-    return float(run["per_batch"])
+    return our_table("tcp:", batch_bytes, batches) if way == "ours" else flight_table(LOOPBACK, batch_bytes, batches)
 
 
 def main() -> None:
@@ -171,10 +95,10 @@ def main() -> None:
             }
         )  # fmt: skip
 
-    with namespaces() as apart:
-        if apart is None:
-            _report.console.print("no network namespaces here (they need root and iproute2): that part is left out")
-        for place in [Place("loopback"), *([apart] if apart else [])]:
+    if why := why_no_namespaces():
+        _report.console.print(f"{why}: that part is left out")
+    with places() as all_places:
+        for place in all_places:
             for n in SIZES:
                 compare("connection", place.name, "raw", n, 0.9,
                         lambda way, size_, count, at=place: transfer(at, way, size_, count)[0])  # fmt: skip
