@@ -22,9 +22,14 @@ def build_folder() -> Path:
     return folder
 
 
+def build_tree() -> Path:
+    """Where the C++ programs and tests were built."""
+    return Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
+
+
 def program(name: str, **arguments: object) -> list[str]:
     """The command line of a C++ program of this folder."""
-    path = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "bench" / name
+    path = build_tree() / "bench" / name
     if not path.exists():
         raise SystemExit(f"{path} isn't built; ./dev build builds it")
     return [str(path), *_options(arguments)]
@@ -39,12 +44,12 @@ def _options(arguments: dict[str, object]) -> list[str]:
     return [word for name, value in arguments.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def measure(command: list[str]) -> dict[str, Any]:
-    """Runs a child to its end and returns what it said."""
+def measure(command: list[str], told: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Runs a child to its end and returns what it said. `told`: a line on its standard input."""
     done = subprocess.run(
         command,
         cwd=ROOT,
-        stdin=subprocess.DEVNULL,
+        input="" if told is None else json.dumps(told) + "\n",
         stdout=subprocess.PIPE,
         text=True,
         timeout=_LIMIT_SECONDS,
@@ -55,17 +60,36 @@ def measure(command: list[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+def said(child: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next line that a child says."""
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    if not line:
+        raise RuntimeError(f"a child ended with status {child.wait()} before it said anything")
+    return json.loads(line)
+
+
+def tell(child: subprocess.Popen[str], line: str = "") -> None:
+    """Gives a child a line on its standard input."""
+    assert child.stdin is not None
+    child.stdin.write(f"{line}\n")
+    child.stdin.flush()
+
+
+def ask(child: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a child says to a line on its standard input."""
+    tell(child)
+    return said(child)
+
+
 @contextlib.contextmanager
 def serving(command: list[str]) -> Iterator[tuple[dict[str, Any], subprocess.Popen[str]]]:
-    """A child that serves until its standard input is closed, and what it said when it was ready."""
+    """A child that runs until its standard input is closed, and what it said when it was ready."""
     child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        line = child.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{' '.join(command)} ended with status {child.wait()} before it was ready")
-        yield json.loads(line), child
+        yield said(child), child
     finally:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from bench._children import build_folder, measure, program, role, serving
+from bench._children import build_folder, measure, program, role, said, serving
 from bench._places import Place
 from bench._turns import Cost
 
@@ -31,10 +30,9 @@ def shared_arguments(body_bytes: int, batches: int) -> dict[str, object]:
 def bodies(place: Place, uri: str, shared: dict[str, object], **of_server: object) -> Cost:
     """What a body costs over a connection, as bodies.cc measures it; without the start of the processes."""
     server = program("bodies", role="serve", uri=uri, **of_server, **shared)
-    with serving([*place.server, *server]) as (said, child):
-        run = measure([*place.client, *program("bodies", role="consume", uri=said["uri"], **shared)])
-        assert child.stdout is not None
-        return Cost(float(run["per_batch"]), float(run["cpu"]) + float(json.loads(child.stdout.readline())["cpu"]))
+    with serving([*place.server, *server]) as (ready, child):
+        run = measure([*place.client, *program("bodies", role="consume", uri=ready["uri"], **shared)])
+        return Cost(float(run["per_batch"]), float(run["cpu"]) + float(said(child)["cpu"]))
 
 
 def our_table(uri: str, batch_bytes: int, batches: int, *, wait: str = "block", place: Place | None = None) -> float:
@@ -44,8 +42,8 @@ def our_table(uri: str, batch_bytes: int, batches: int, *, wait: str = "block", 
         "handoff_server", uri=uri, source="arena", batch_bytes=batch_bytes, sets=sets_of(batch_bytes),
         batches=batches + WARM_UP + BEYOND, wait=wait,
     )  # fmt: skip
-    with serving([*within[0], *server]) as (said, _):
-        client = program("handoff_client", uri=said["uri"], wait=wait, warm_up=WARM_UP, batches=batches)
+    with serving([*within[0], *server]) as (ready, _):
+        client = program("handoff_client", uri=ready["uri"], wait=wait, warm_up=WARM_UP, batches=batches)
         return float(measure([*within[1], *client])["per_batch"])
 
 
@@ -56,9 +54,9 @@ def flight_table(place: Place, batch_bytes: int, batches: int) -> float:
         "_roles", "serve", "flight-tcp", folder=build_folder(), host=place.host, batch_bytes=batch_bytes, sets=sets,
         batches=batches + WARM_UP + BEYOND,
     )  # fmt: skip
-    with serving([*place.server, *server]) as (said, _):
+    with serving([*place.server, *server]) as (ready, _):
         client = role(
-            "_roles", "consume", "flight-tcp", address=said["address"], folder=build_folder(), read="first", sets=sets,
+            "_roles", "consume", "flight-tcp", address=ready["address"], folder=build_folder(), read="first", sets=sets,
             warm_up=WARM_UP, batches=batches, seconds=60,
         )  # fmt: skip
         return float(measure([*place.client, *client])["per_batch"])

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from bench import _report
-from bench._children import ROOT, build_folder, measure, program, role, serving
+from bench._children import ROOT, build_folder, measure, program, role, said, serving, tell
 from bench._report import Target
 
 MIB = 1 << 20
@@ -82,20 +82,6 @@ def write_file(path: Path, total: int) -> float:
         for _ in range(n_batches):
             writer.write_batch(batch)
     return float(n_batches * rows * sum(range(1, COLUMNS + 1)))
-
-
-def said(child: subprocess.Popen[str]) -> dict[str, Any]:
-    assert child.stdout is not None
-    line = child.stdout.readline()
-    if not line:
-        raise RuntimeError(f"a consumer ended with status {child.wait()}")
-    return json.loads(line)
-
-
-def tell(child: subprocess.Popen[str]) -> None:
-    assert child.stdin is not None
-    child.stdin.write("\n")
-    child.stdin.flush()
 
 
 def run_file(total: int) -> dict[str, Any]:

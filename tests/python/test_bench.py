@@ -80,6 +80,33 @@ def test_tcp_is_measured_beside_sockets_and_flight(tmp_path):
     assert {target["bound"] for target in result["targets"]} == {0.9, 3}
 
 
+def test_wire_measures_every_part_or_says_why_not(tmp_path):
+    result = run("wire", tmp_path)
+    parts = {"ucx", "reads", "fabric", "nixl", "device", "idle", "rounds", "handoff", "faults"}
+    assert set(result["parts"]) == parts
+    for name, part in result["parts"].items():
+        has_targets = any(target["name"].startswith(f"{name}: ") for target in result["targets"])
+        assert has_targets or part["left_out"], name
+        for row in part["comparisons"]:
+            assert min(row["ours"], row["theirs"], row["ratio"]) > 0
+    measured = {target["name"]: target for target in result["targets"]}
+    # No timing, these: they hold on any machine.
+    for device in ("simulated device", "CUDA double"):
+        assert measured[f"device: {device}, copies"]["measured"] == 0
+        assert measured[f"device: {device}, imports of each of 4 regions"]["measured"] == 1
+    assert measured["rounds: shm, regions mapped in 55 rounds"]["measured"] == 1
+    assert measured["rounds: shm, simulated device, regions opened in 55 rounds"]["measured"] == 4
+
+
+def test_wire_names_its_parts(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.wire", "telegraph", "--quick", "--out", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "there is no part telegraph; there are ucx, reads," in done.stderr
+
+
 def test_validate_looks_at_text_and_lists(tmp_path):
     result = run("validate", tmp_path)
     rows = {row["column"]: row for row in result["rows"]}
