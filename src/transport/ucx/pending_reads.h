@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,17 @@ class Inbox;
 /// worker is destroyed.
 class PendingReads {
  public:
+  /// A request. Its address doesn't change: UCX's call-back has it.
+  struct Read {
+    std::vector<ucp_dt_iov_t> parts;   ///< None is empty.
+    std::uint64_t size = 0;            ///< Of all parts.
+    std::shared_ptr<Outcome> outcome;  ///< Null once it was told.
+    std::shared_ptr<const void> keep;
+    bool receiving = false;  ///< UCX writes the memory.
+    PendingReads* owner = nullptr;
+    std::uint64_t id = 0;
+  };
+
   /// Errors of the peer go to `inbox`. All references must outlive this.
   PendingReads(WorkerHandle& worker, Inbox& inbox, const std::string& where);
   PendingReads(const PendingReads&) = delete;
@@ -42,19 +54,11 @@ class PendingReads {
   void fail(ucs_status_t status) noexcept;
 
   std::size_t count() const noexcept { return reads_.size(); }
+  /// Whether an answer has arrived in part.
+  bool receiving() const noexcept { return std::ranges::any_of(reads_, &Read::receiving); }
   /// The number of outcomes that are over and haven't been seen by their owners.
   const std::shared_ptr<std::atomic<std::size_t>>& unseen() const noexcept { return unseen_; }
 
-  /// A request. Its address doesn't change: UCX's call-back has it.
-  struct Read {
-    std::vector<ucp_dt_iov_t> parts;   ///< None is empty.
-    std::uint64_t size = 0;            ///< Of all parts.
-    std::shared_ptr<Outcome> outcome;  ///< Null once it was told.
-    std::shared_ptr<const void> keep;
-    bool receiving = false;  ///< UCX writes the memory.
-    PendingReads* owner = nullptr;
-    std::uint64_t id = 0;
-  };
   /// Returns requests that have ended, so that what they kept is dropped without the lock.
   [[nodiscard]] std::list<Read> take_ended() noexcept;
 

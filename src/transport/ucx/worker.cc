@@ -91,7 +91,7 @@ std::optional<Received> Worker::take() {
 
 bool Worker::in_message() {
   const Lock lock(*this);
-  return inbox_.in_message();
+  return inbox_.in_message() || reads_.receiving();
 }
 
 void Worker::receive_into(std::shared_ptr<BodyMemory> memory) {

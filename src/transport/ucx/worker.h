@@ -42,7 +42,7 @@ class Worker {
   bool ready();
   /// Returns the next message. Null: none has arrived whole. Throws as Inbox::take() does.
   std::optional<Received> take();
-  /// Whether a message has arrived in part. After the peer is gone, the rest won't come.
+  /// Whether a message or the answer to a read has arrived in part. After the peer is gone, the rest won't come.
   bool in_message();
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of the worker's.
   void receive_into(std::shared_ptr<BodyMemory> memory);
