@@ -2,6 +2,7 @@
 // every buffer is read, or all of it is summed; then it is released, which gives its memory back to the server. Prints
 // a line of JSON: times in nanoseconds per batch, from the end of one batch to the end of the next.
 //   --read first | sum       what is read of each buffer
+//   --export 0               takes and releases each batch as a RecordBatch, and reads nothing
 //   --warm-up N              batches before the measurement; should be at least the number of address sets
 //   --batches N --seconds S  ends the measurement, whichever comes first; the stream's end does, too
 //   --latency 1              for latency_server: also measures from the time that each batch carries
@@ -48,12 +49,14 @@ double sum_of(const double* values, std::int64_t n) {
 
 class Consumer {
  public:
-  Consumer(std::unique_ptr<session::Reader> reader, Read read) : reader_(std::move(reader)), read_(read) {}
+  Consumer(std::unique_ptr<session::Reader> reader, Read read, bool exports)
+      : reader_(std::move(reader)), read_(read), exports_(exports) {}
 
   /// The next batch, from its arrival to its release. False at the end of the stream.
   bool take() {
     std::optional<array::RecordBatch> batch = reader_->next();
     if (!batch) return false;
+    if (!exports_) return true;
     ArrowDeviceArray imported;
     array::export_batch(*std::move(batch), &imported);
     ArrowArray& root = imported.array;
@@ -85,6 +88,7 @@ class Consumer {
 
   std::unique_ptr<session::Reader> reader_;
   Read read_;
+  bool exports_;
   bool latency_ = false;
   unsigned first_bytes_ = 0;
   std::int64_t stamp_ = 0;
@@ -133,7 +137,8 @@ void consume(const Arguments& arguments) {
   Samples first_touch(static_cast<std::size_t>(warm_up));
   std::set<const void*> addresses;
 
-  Consumer consumer(client.get("batches", options), how == "sum" ? Read::kSum : Read::kFirst);
+  Consumer consumer(client.get("batches", options), how == "sum" ? Read::kSum : Read::kFirst,
+                    arguments.number("export", 1) != 0);
   if (latency) consumer.measure_latency();
   // The first batch brings its region, which is mapped then; the others of the first round meet pages not touched yet.
   std::int64_t last = now_ns();
@@ -175,6 +180,7 @@ void consume(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   return crossdock::bench::run(
-      argc, argv, {"uri", "wait", "read", "warm-up", "batches", "seconds", "latency", "memory-of", "memory-samples"},
+      argc, argv,
+      {"uri", "wait", "read", "export", "warm-up", "batches", "seconds", "latency", "memory-of", "memory-samples"},
       crossdock::bench::consume);
 }

@@ -4,6 +4,7 @@
 //   --source arena   built in an arena: no copy (default)
 //            table   from the heap, copied once when it is published
 //            live    from the heap, a stream of its own for each consumer, copied batch by batch
+//   --ragged 1       each of the sets has a row less than the one before, so that their metadata differs
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -20,10 +21,11 @@ namespace {
 
 // Fills the arena here, so that no batch refers to it once it is published: the table alone keeps it.
 session::Source arena_source(session::Runtime& runtime, const std::shared_ptr<const array::Schema>& schema,
-                             std::uint64_t batch_bytes, int sets, std::int64_t count) {
+                             std::uint64_t batch_bytes, int sets, bool ragged, std::int64_t count) {
   const std::shared_ptr<device::Arena> arena = runtime.make_arena();
   auto batches = make_batches(
       schema, batch_bytes, sets, [&](std::uint64_t bytes) { return arena->allocate(bytes); }, arena);
+  if (ragged) make_ragged(&batches);
   return session::Source::table(std::make_unique<RepeatedStream>(std::move(batches), count));
 }
 
@@ -31,6 +33,7 @@ void serve(const Arguments& arguments) {
   const auto batch_bytes = static_cast<std::uint64_t>(arguments.number("batch-bytes", 64 << 10));
   const int sets = static_cast<int>(arguments.number("sets", 64));
   const std::int64_t count = arguments.number("batches", 100'000);
+  const bool ragged = arguments.number("ragged", 0) != 0;
   const std::string kind = arguments.text("source", "arena");
 
   session::ServerOptions options;
@@ -49,7 +52,7 @@ void serve(const Arguments& arguments) {
     publish_ns = now_ns() - start;
   };
   if (kind == "arena") {
-    publish(arena_source(*options.runtime, schema, batch_bytes, sets, count));
+    publish(arena_source(*options.runtime, schema, batch_bytes, sets, ragged, count));
   } else if (kind == "table") {
     publish(
         session::Source::table(std::make_unique<RepeatedStream>(make_heap_batches(schema, batch_bytes, sets), count)));
@@ -69,7 +72,7 @@ void serve(const Arguments& arguments) {
 }  // namespace crossdock::bench
 
 int main(int argc, char** argv) {
-  return crossdock::bench::run(argc, argv,
-                               {"uri", "source", "batch-bytes", "sets", "batches", "wait", "window", "lease-limit"},
-                               crossdock::bench::serve);
+  return crossdock::bench::run(
+      argc, argv, {"uri", "source", "batch-bytes", "sets", "ragged", "batches", "wait", "window", "lease-limit"},
+      crossdock::bench::serve);
 }

@@ -63,4 +63,17 @@ std::vector<array::RecordBatch> make_heap_batches(const std::shared_ptr<const ar
   return make_batches(schema, batch_bytes, sets, allocate, heap);
 }
 
+void make_ragged(std::vector<array::RecordBatch>* batches) {
+  std::int64_t cut = 0;
+  for (array::RecordBatch& batch : *batches) {
+    if (batch.num_rows <= cut) throw InvalidArgumentError("ragged batches need more rows than there are sets");
+    batch.num_rows -= cut;
+    for (array::Node& node : batch.nodes) node.length -= cut;
+    for (array::BufferView& buffer : batch.buffers) {
+      if (buffer.size != 0) buffer.size -= cut * static_cast<std::int64_t>(sizeof(double));
+    }
+    ++cut;
+  }
+}
+
 }  // namespace crossdock::bench

@@ -31,6 +31,9 @@ std::vector<array::RecordBatch> make_batches(const std::shared_ptr<const array::
 std::vector<array::RecordBatch> make_heap_batches(const std::shared_ptr<const array::Schema>& schema,
                                                   std::uint64_t batch_bytes, int sets);
 
+/// Cuts the i-th batch by i rows. Throws InvalidArgumentError for a batch with too few.
+void make_ragged(std::vector<array::RecordBatch>* batches);
+
 /// The given batches again and again, `count` in all.
 class RepeatedStream final : public array::BatchStream {
  public:

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,19 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
         assert row["pyarrow"] > 0
         assert row["ratio"] > 0
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="instructions are counted by valgrind")
+def test_instructions_are_counted_for_both_ends(tmp_path):
+    result = run("instructions", tmp_path)
+    alike, ragged = result["rows"]
+    for row in (alike, ragged):
+        assert row["next"] + row["export"] + row["release"] <= row["whole"]
+        assert row["next"] < row["alone"] < row["whole"]
+        assert row["server"] > 0
+        assert row["allocations"] > 0
+    # Metadata that repeats isn't read again.
+    assert alike["next"] < ragged["next"]
 
 
 def test_files_reads_and_decodes(tmp_path):
