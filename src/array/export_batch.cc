@@ -28,8 +28,8 @@ struct Block {
 /// The target of `private_data` of one exported array.
 struct Origin {
   Block* block;
-  const BufferView* views;  ///< The array's buffers in the block's batch; null if absent, as for the root.
-  std::int64_t n_views;     ///< -1 for the root.
+  const BufferView* views;  ///< The array's buffers in the block's batch; empty ones if it isn't there.
+  std::int64_t n_views;     ///< kRoot for the root, which has no views.
 };
 
 constexpr std::int64_t kRoot = -1;
@@ -133,93 +133,104 @@ struct Writer {
     return std::exchange(*part, *part + n);
   }
 
-  Origin* take_origin(const BufferView* views, std::int64_t n_views) noexcept {
-    return new (take(&origins, 1)) Origin{block, views, n_views};
-  }
-
-  /// Writes all nodes of a batch, and the pointers to its columns to `tops`.
+  /// Writes all nodes of a batch, and the pointers to its columns to `tops`. `batch` is null for an empty one.
   void write(const RecordBatch* batch, const Schema& schema, ArrowArray** tops) noexcept {
-    struct Frame {
-      ArrowArray** next;
-      std::int64_t left;
-    };
-    Frame frames[kMaxDepth + 1];
-    int depth = 0;
-    frames[0] = {tops, static_cast<std::int64_t>(schema.fields().size())};
-    const std::size_t n = schema.nodes().size();
-    BufferCursor at(batch != nullptr ? std::span<const std::int64_t>(batch->variadic_counts)
-                                     : std::span<const std::int64_t>());
-    const void* const* known_sizes =
-        batch != nullptr && !batch->variadic_sizes.empty() ? batch->variadic_sizes.data() : nullptr;
-    for (std::size_t i = 0; i < n; ++i) {
-      while (frames[depth].left == 0) --depth;
-      --frames[depth].left;
+    ArrowArray* const first = arrays;
+    write_nodes(batch, schema, tops);
+    if (schema.dictionaries().empty()) [[likely]]
+      return;
+    for (std::size_t i = 0; i < schema.nodes().size(); ++i) {
       const LayoutNode& layout = schema.nodes()[i];
-      ArrowArray* array = take(&arrays, 1);
-      *frames[depth].next++ = array;  // NOLINT(clang-analyzer-core.NullDereference): null only where there are no nodes
-      if (batch != nullptr) {
-        at.enter(layout);
-        write_one(batch->nodes[i], batch->buffers.data() + at.first(), at.n_variadic(), layout, array);
-        if (layout.type.variadic) {
-          array->buffers[array->n_buffers - 1] =
-              known_sizes != nullptr ? *known_sizes++
-                                     : write_sizes(batch->buffers.data() + at.end() - at.n_variadic(), at.n_variadic());
-        }
-      } else {
-        write_one(Node{}, nullptr, 0, layout, array);
-      }
-      if (layout.n_children > 0) {
-        array->children = take(&pointers, static_cast<std::size_t>(layout.n_children));
-        frames[++depth] = {array->children, layout.n_children};
-      }
-      if (layout.dictionary_slot >= 0) write_dictionary(batch, schema, layout, array);
+      if (layout.dictionary_slot < 0) continue;
+      const auto slot = static_cast<std::size_t>(layout.dictionary_slot);
+      const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
+      write(dictionary, *schema.dictionaries()[slot].values, &first[i].dictionary);
     }
   }
 
-  /// `views` are the node's buffers, or null for an empty node. The last `n_variadic` of them are variadic.
-  void write_one(const Node& node, const BufferView* views, std::size_t n_variadic, const LayoutNode& layout,
-                 ArrowArray* array) noexcept {
-    const std::size_t n_views = layout.type.n_buffers + n_variadic;
-    const std::size_t n_buffers = n_views + (layout.type.variadic ? 1 : 0);
-    const void** own = take(&buffers, n_buffers);
-    const bool has_validity = layout.type.has_validity();
+  /// Writes a node without children and its `n_views` buffers, to `own`. Where both numbers are constants, this is a
+  /// few stores.
+  static inline void write_one(const Node& node, const BufferView* views, std::size_t n_views, bool has_validity,
+                               bool host, const void** own, ArrowArray* array) noexcept {
     for (std::size_t b = 0; b < n_views; ++b) {
-      const BufferView view = views != nullptr ? views[b] : BufferView{};
+      const void* const data = views[b].data;
       // An absent validity buffer, which is always the first, is a null pointer. Others are never null on the host.
-      const void* empty = !host ? view.data : b == 0 && has_validity ? nullptr : kZeros;
-      own[b] = view.size != 0 && view.data != nullptr ? view.data : empty;
-    }
-    if (layout.type.variadic) own[n_views] = host ? kZeros : nullptr;  // for the caller to fill in
-    std::int64_t null_count = node.null_count;
-    if (layout.id == TypeId::kNull) {
-      null_count = node.length;
-    } else if (!has_validity || own[0] == nullptr) {
-      null_count = 0;
+      const void* const absent = b == 0 && has_validity ? nullptr : kZeros;
+      own[b] = (data != nullptr && views[b].size != 0) || !host ? data : absent;
     }
     array->length = node.length;
-    array->null_count = null_count;
+    array->null_count = has_validity && own[0] != nullptr ? node.null_count : 0;
     array->offset = node.offset;
-    array->n_buffers = static_cast<std::int64_t>(n_buffers);
-    array->n_children = layout.n_children;
-    array->buffers = n_buffers > 0 ? own : nullptr;
+    array->n_buffers = static_cast<std::int64_t>(n_views);
+    array->n_children = 0;
+    array->buffers = n_views > 0 ? own : nullptr;
     array->children = nullptr;
     array->dictionary = nullptr;
     array->release = release_array;
-    array->private_data = take_origin(views, static_cast<std::int64_t>(n_views));
   }
 
+  /// The same as write(), without dictionaries.
+  void write_nodes(const RecordBatch* batch, const Schema& schema, ArrowArray** tops) noexcept {
+    struct Frame {
+      ArrowArray** next;
+      ArrowArray** end;
+    };
+    static constexpr Node kNoNode{};
+    static constexpr BufferView kNoViews[std::size(TypeLayout{}.buffers)] = {};
+    Frame frames[kMaxDepth + 1];
+    Frame* frame = frames;
+    *frame = {tops, tops + schema.fields().size()};
+    const bool is_there = batch != nullptr;
+    const Node* node = is_there ? batch->nodes.data() : &kNoNode;
+    const BufferView* views = is_there ? batch->buffers.data() : kNoViews;
+    const std::int64_t* variadic_counts = is_there ? batch->variadic_counts.data() : nullptr;
+    const void* const* known_sizes =
+        is_there && !batch->variadic_sizes.empty() ? batch->variadic_sizes.data() : nullptr;
+    // Locals, which stay in registers.
+    ArrowArray* array = arrays;
+    Origin* origin = origins;
+    const void** own = buffers;
+    for (const LayoutNode& layout : schema.nodes()) {
+      while (frame->next == frame->end) --frame;
+      *frame->next++ = array;
+      std::size_t n_views = 2;
+      if (layout.element_bits != 0) [[likely]] {
+        write_one(*node, views, n_views, true, host, own, array);
+      } else {
+        const std::size_t n_variadic =
+            layout.type.variadic && is_there ? static_cast<std::size_t>(*variadic_counts++) : 0;
+        n_views = layout.type.n_buffers + n_variadic;
+        write_one(*node, views, n_views, layout.type.has_validity(), host, own, array);
+        if (layout.id == TypeId::kNull) array->null_count = node->length;
+        if (layout.type.variadic) {
+          own[array->n_buffers++] =
+              known_sizes != nullptr ? *known_sizes++ : write_sizes(views + layout.type.n_buffers, n_variadic);
+        }
+        if (layout.n_children > 0) {
+          array->n_children = layout.n_children;
+          array->children = take(&pointers, static_cast<std::size_t>(layout.n_children));
+          *++frame = {array->children, array->children + layout.n_children};
+        }
+      }
+      own += array->n_buffers;
+      array->private_data = new (origin++) Origin{block, views, static_cast<std::int64_t>(n_views)};
+      ++array;
+      if (is_there) [[likely]] {
+        ++node;
+        views += n_views;
+      }
+    }
+    arrays = array;
+    origins = origin;
+    buffers = own;
+  }
+
+  /// Returns the buffer with the sizes of variadic buffers.
   const void* write_sizes(const BufferView* variadic, std::size_t n) noexcept {
     if (n == 0) return host ? kZeros : nullptr;
     std::int64_t* const own = take(&sizes, n);
     for (std::size_t i = 0; i < n; ++i) own[i] = variadic[i].data != nullptr ? variadic[i].size : 0;
     return own;
-  }
-
-  void write_dictionary(const RecordBatch* batch, const Schema& schema, const LayoutNode& layout,
-                        ArrowArray* array) noexcept {
-    const auto slot = static_cast<std::size_t>(layout.dictionary_slot);
-    const RecordBatch* dictionary = batch != nullptr ? batch->dictionaries[slot].get() : nullptr;
-    write(dictionary, *schema.dictionaries()[slot].values, &array->dictionary);
   }
 };
 
@@ -233,7 +244,7 @@ T* part(std::byte** next, std::size_t n) noexcept {
 
 }  // namespace
 
-void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
+void export_batch(RecordBatch&& batch, ArrowDeviceArray* out) {
   *out = ArrowDeviceArray{};
   batch.check_usual_context("Arrow");
   check_counts(batch);
@@ -250,7 +261,8 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
                                device::to_string(batch.device) + ", and the batch has none; copy it to the host first");
   }
 
-  batch.event = batch.pending();
+  device::Event pending;
+  if (!batch.event.none() || batch.queue) pending = batch.pending();
 
   // One pointer per array below the root (one is unused for each dictionary, whose pointer is in its parent's struct),
   // and the root's one buffer, its absent validity.
@@ -260,6 +272,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
                            sizeof(Origin) + (totals.buffers + 1) * sizeof(void*) + totals.sizes * sizeof(std::int64_t);
   auto* next = static_cast<std::byte*>(::operator new(size));
   auto* block = new (next) Block(std::move(batch), static_cast<std::int64_t>(totals.arrays) + 1);
+  block->batch.event = std::move(pending);
   next += sizeof(Block);
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
@@ -279,7 +292,7 @@ void export_batch(RecordBatch batch, ArrowDeviceArray* out) {
   root.children = n_columns > 0 ? Writer::take(&writer.pointers, n_columns) : nullptr;
   writer.write(&exported, *exported.schema, root.children);
   root.release = release_array;
-  root.private_data = writer.take_origin(nullptr, kRoot);
+  root.private_data = new (writer.origins) Origin{block, nullptr, kRoot};
   out->device_id = exported.device.id;
   out->device_type = static_cast<ArrowDeviceType>(exported.device.type);
   out->sync_event = exported.event.native();
@@ -298,7 +311,7 @@ std::optional<std::int64_t> exported_size(const ArrowArray& array, std::int64_t 
   if (buffer >= origin.n_views) return std::nullopt;
   const void* const data = array.buffers[buffer];
   if (data == kZeros) return 0;
-  if (origin.views == nullptr || data == nullptr || origin.views[buffer].data != data) return std::nullopt;
+  if (data == nullptr || origin.views[buffer].data != data) return std::nullopt;
   return origin.views[buffer].size;
 }
 

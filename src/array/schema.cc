@@ -86,6 +86,14 @@ class IdAssigner {
   std::unordered_map<std::int64_t, std::shared_ptr<const Field>> values_;
 };
 
+/// Returns LayoutNode::element_bits.
+std::int64_t element_bits(const LayoutNode& node) noexcept {
+  const TypeLayout& type = node.type;
+  if (type.n_buffers != 2 || !type.has_validity() || type.variadic || node.n_children != 0) return 0;
+  if (type.buffers[1] == BufferKind::kBits) return 1;
+  return std::int64_t{8} * element_width(type.buffers[1], type.width);
+}
+
 /// Lays the fields out in preorder.
 struct Flattener {
   std::vector<LayoutNode>& nodes;
@@ -104,6 +112,7 @@ struct Flattener {
     node.first_buffer = n_buffers;
     node.dictionary_slot = field.dictionary ? static_cast<std::int32_t>(slots.size()) : -1;
     node.field = &field;
+    node.element_bits = element_bits(node);
     n_buffers += node.type.n_buffers;
     if (node.type.variadic) ++n_variadic;
     if (field.dictionary) {

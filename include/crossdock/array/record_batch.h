@@ -167,8 +167,10 @@ CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, 
 /// Throws InvalidDataError if the batch's counts don't fit its schema or a dictionary is on another device;
 /// UnsupportedTypeError for views in a device's memory without variadic_sizes; InvalidArgumentError for host memory
 /// that a device's queue still works on (Arrow has no event for the CPU: wait first); and the error that the batch's
-/// event carries. After a throw `*out` is released.
-CROSSDOCK_EXPORT void export_batch(RecordBatch batch, ArrowDeviceArray* out);
+/// event carries. After a throw `*out` is released, and `batch` is unchanged.
+CROSSDOCK_EXPORT void export_batch(RecordBatch&& batch, ArrowDeviceArray* out);
+/// Exports a copy of the batch, which shares its memory.
+inline void export_batch(const RecordBatch& batch, ArrowDeviceArray* out) { export_batch(RecordBatch(batch), out); }
 
 /// How normalized() treats offsets of a slice, which begin above 0.
 enum class Offsets : std::uint8_t {

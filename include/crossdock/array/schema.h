@@ -193,6 +193,9 @@ struct LayoutNode {
   std::int32_t first_buffer;
   std::int32_t dictionary_slot;  ///< Index among Schema::dictionaries(), -1 if it isn't dictionary-encoded.
   const Field* field;            ///< Within the schema, and valid as long as it.
+  /// Of a node with a validity buffer, one buffer of elements of equal size, and no children, as most are: the bits of
+  /// an element. Else 0. Code that runs for each batch asks this first.
+  std::int64_t element_bits;
 };
 
 /// One dictionary-encoded field of a schema, in preorder. Fields that share an id have one slot each, with the same id
