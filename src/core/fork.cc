@@ -18,11 +18,9 @@ ForkGuard::ForkGuard() noexcept {
   made_in_ = generation_.load(std::memory_order_relaxed);
 }
 
-void ForkGuard::check(const char* what) const {
-  if (in_child()) {
-    throw ForkError(std::string(what) +
-                    " was made before a fork and belongs to the parent process; make a new one in this process");
-  }
+void ForkGuard::fail(const char* what) {
+  throw ForkError(std::string(what) +
+                  " was made before a fork and belongs to the parent process; make a new one in this process");
 }
 
 }  // namespace crossdock

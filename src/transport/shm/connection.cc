@@ -89,15 +89,18 @@ ShmConnection::~ShmConnection() {
 bool ShmConnection::send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   fork_.check(kWhat);
   const bool corked = std::exchange(corked_, false);  // reset even if this throws: it is for this message only
-  if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
-    throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
-                               " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
-                               where_ +
-                               "; raise ShmOptions::max_message at both ends, or max_request where the peer listens");
-  }
+  if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) [[unlikely]]
+    fail_too_long(head.size(), tail.size());
   const bool sent = writer_.send(flags, tag, head, tail, corked);
   look_at_life(sent);
   return sent;
+}
+
+void ShmConnection::fail_too_long(std::size_t head, std::size_t tail) const {
+  throw InvalidArgumentError("a message of " + std::to_string(head) + " + " + std::to_string(tail) +
+                             " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
+                             where_ +
+                             "; raise ShmOptions::max_message at both ends, or max_request where the peer listens");
 }
 
 bool ShmConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
@@ -245,20 +248,19 @@ std::optional<Incoming> ShmConnection::take() {
   if (writer_.pending()) push_pending();
   if ((sleep_epoch_ & 1) != 0) wake();
   if (service_due_ || (++receives_ % kBusyInterval == 0 && ticks() - last_service_ >= kAboutAMillisecond)) service();
-  if (auto message = reader_.receive()) {
+  std::optional<Incoming> message = reader_.receive();
+  if (!early_.empty()) [[unlikely]]
     check_early();
-    return message;
-  }
-  check_early();
+  if (message) return message;
   if (!gone_.load(std::memory_order_relaxed) && !writer_.peer_closed()) {
-    if (ticks() - last_service_ < kAboutAMillisecond) return std::nullopt;
+    if (ticks() - last_service_ < kAboutAMillisecond) return message;
     service();
-    if (!gone_.load(std::memory_order_relaxed)) return std::nullopt;
+    if (!gone_.load(std::memory_order_relaxed)) return message;
   }
-  // The peer has ended the connection; messages that it wrote before are still delivered.
-  if (auto message = reader_.receive()) return message;
-  if (reader_.has_data()) return std::nullopt;  // more of a long message
-  throw_end();
+  // The peer has ended the connection; messages that it wrote before are still delivered, also if they are long.
+  message = reader_.receive();
+  if (!message && !reader_.has_data()) throw_end();
+  return message;
 }
 
 void ShmConnection::throw_end() const {

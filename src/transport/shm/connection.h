@@ -81,6 +81,7 @@ class ShmConnection final : public Connection, private RingOwner {
  private:
   void look_at_life(bool sent);
   bool send_message(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
+  [[noreturn]] void fail_too_long(std::size_t head, std::size_t tail) const;
   bool send_control(ByteSpan packet, int fd);
   void check_peer_lives(bool at_once);
   void ring() noexcept override;

@@ -148,12 +148,17 @@ class RingWriter {
 
   bool write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces, std::uint64_t payload,
                    Want& want);
+  bool make_way(std::uint64_t bytes, Want& want) {
+    return view_.out_bytes - (written_ - peer_taken_) >= bytes || has_room(bytes) || record_shortage(bytes, want);
+  }
+  void write_header(std::uint32_t flags, std::uint64_t tag, std::uint64_t payload) noexcept;
   bool has_room(std::uint64_t bytes);
   bool record_shortage(std::uint64_t bytes, Want& want);
   std::uint64_t wanted() const noexcept;
   void copy_in(std::uint64_t at, ByteSpan bytes) noexcept;
   void publish();
   void look_at_peer();
+  void handle_state(std::uint64_t state);
   bool begin_large(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail);
   bool begin(PendingWrite pending);
   bool push_pending();
@@ -164,6 +169,7 @@ class RingWriter {
   const std::string where_;
   const std::uint64_t max_payload_;
   std::uint64_t written_ = 0;
+  std::uint64_t prefetched_ = 0;     // up to where cache lines were asked for
   std::uint64_t peer_taken_ = 0;     // when last read
   std::uint64_t handled_state_ = 0;  // a state of the peer for which nothing is left to do
   std::uint64_t sent_ = 0;           // messages
@@ -210,10 +216,14 @@ class RingReader {
 
  private:
   std::optional<Incoming> take_frames();
+  bool take_part(const FrameHeader& header);
+  [[noreturn]] void fail_frame(const FrameHeader& header) const;
+  [[noreturn]] void fail_too_long() const;
   bool reload();
   void publish() noexcept;
   void copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept;
   std::byte* grow(std::size_t size);
+  std::byte* reallocate(std::size_t size);
   void take_body_frame(const FrameHeader& header, bool more);
 
   const RingView view_;

@@ -26,6 +26,32 @@ constexpr std::uint64_t kPrefetchBytes = 2048;  // bytes: the metadata and the a
 RingReader::RingReader(const RingView& view, Barrier barrier, RingOwner& owner, ReadLimits limits, std::string where)
     : view_(view), barrier_(barrier), owner_(owner), limits_(std::move(limits)), where_(std::move(where)) {}
 
+inline void RingReader::copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept {
+  const std::uint64_t offset = at & (view_.in_bytes - 1);
+  const std::size_t first = std::min<std::size_t>(size, view_.in_bytes - offset);
+  std::memcpy(to, view_.in + offset, first);
+  if (first < size) [[unlikely]] {
+    std::memcpy(to + first, view_.in, size - first);
+  }
+}
+
+/// Makes room for `size` bytes in the private copy and keeps the first size_.
+inline std::byte* RingReader::grow(std::size_t size) {
+  if (size <= capacity_ && capacity_ <= kKeep && capacity_ != 0) [[likely]]
+    return bytes_.get();
+  return reallocate(size);
+}
+
+/// Publishes the read cursor at once. Its cache line stays with this processor until the peer reads it, which it does
+/// only when its ring or its window is full.
+inline void RingReader::publish() noexcept {
+  view_.own->taken.store(taken_, std::memory_order_release);
+  view_.own->messages_taken.store(messages_, std::memory_order_release);
+  barrier_.light();
+  if (view_.peer->requests.load(std::memory_order_acquire) != answered_ && rings_left_ != 0) [[unlikely]]
+    answer_request(false);
+}
+
 std::optional<Incoming> RingReader::receive() {
   rings_left_ = kRingsPerCall;
   std::optional<Incoming> message = take_frames();
@@ -44,49 +70,66 @@ std::optional<Incoming> RingReader::take_frames() {
     FrameHeader header;  // a copy: the peer may change the original at any moment
     std::memcpy(&header, view_.in + (taken_ & (view_.in_bytes - 1)), sizeof header);
     const std::uint64_t frame = align_up(sizeof header + std::uint64_t{header.length}, sizeof header);
-    if (frame > peer_written_ - taken_) {
-      throw ProtocolError(where_ + " wrote a frame of " + std::to_string(header.length) + " bytes, of which only " +
-                          std::to_string(peer_written_ - taken_) + " are in the ring");
-    }
-    if (header.flags == kRetire && header.length == 0 && !in_message_) [[unlikely]] {
-      owner_.retired(header.tag);
+    if (frame > peer_written_ - taken_) [[unlikely]]
+      fail_frame(header);
+    const bool is_whole = !in_message_ && (header.flags == kTagged || (header.flags == 0 && header.tag == 0));
+    if (is_whole && header.length <= limits_.max_message) [[likely]] {
+      copy_out(taken_ + sizeof header, grow(header.length), header.length);
       taken_ += frame;
+      ++messages_;
       publish();
-      continue;
+      return Incoming{header.flags == kTagged, header.tag, {bytes_.get(), header.length}};
     }
-    const bool more = (header.flags & kMore) != 0;
-    const bool body = (header.flags & kBody) != 0;
-    if ((header.flags & ~(kTagged | kMore | kBody)) != 0 || (body && (header.flags & kTagged) == 0) ||
-        ((header.flags & kTagged) == 0 && header.tag != 0) || (more && header.length == 0)) {
-      throw ProtocolError(where_ + " wrote a frame with flags " + std::to_string(header.flags) + ", tag " +
-                          std::to_string(header.tag) + " and " + std::to_string(header.length) +
-                          " bytes, which is an invalid combination");
-    }
-    if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & (kTagged | kBody)))) {
-      throw ProtocolError(where_ + " began another message within an unfinished one");
-    }
-    if (body) {
-      take_body_frame(header, more);
-    } else {
-      if (header.length > limits_.max_message - size_) {
-        throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(limits_.max_message) +
-                            " bytes (ShmOptions::max_message, and max_request of a listener)");
-      }
-      copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
-      size_ += header.length;
-    }
-    tag_ = header.tag;
-    flags_ = header.flags & (kTagged | kBody);
-    in_message_ = more;
+    const bool ends_message = take_part(header);
     taken_ += frame;
-    if (!more) ++messages_;
+    if (ends_message) ++messages_;
     publish();
-    if (more) continue;
-    if (!body) return Incoming{flags_ == kTagged, tag_, {bytes_.get(), size_}};
+    if (!ends_message) continue;
+    if ((flags_ & kBody) == 0) return Incoming{flags_ == kTagged, tag_, {bytes_.get(), size_}};
     std::byte* const bytes = body_.get();
     return Incoming{true, tag_, {bytes, size_}, std::move(body_)};
   }
   return std::nullopt;  // a long message: the next call reads its rest
+}
+
+void RingReader::fail_frame(const FrameHeader& header) const {
+  throw ProtocolError(where_ + " wrote a frame of " + std::to_string(header.length) + " bytes, of which only " +
+                      std::to_string(peer_written_ - taken_) + " are in the ring");
+}
+
+void RingReader::fail_too_long() const {
+  throw ProtocolError(where_ + " sent a message over this end's limit of " + std::to_string(limits_.max_message) +
+                      " bytes (ShmOptions::max_message, and max_request of a listener)");
+}
+
+/// Reads a frame that isn't a whole message. Returns true if it is the last one of a message.
+bool RingReader::take_part(const FrameHeader& header) {
+  if (header.flags == kRetire && header.length == 0 && !in_message_) {
+    owner_.retired(header.tag);
+    return false;
+  }
+  const bool more = (header.flags & kMore) != 0;
+  const bool body = (header.flags & kBody) != 0;
+  if ((header.flags & ~(kTagged | kMore | kBody)) != 0 || (body && (header.flags & kTagged) == 0) ||
+      ((header.flags & kTagged) == 0 && header.tag != 0) || (more && header.length == 0)) {
+    throw ProtocolError(where_ + " wrote a frame with flags " + std::to_string(header.flags) + ", tag " +
+                        std::to_string(header.tag) + " and " + std::to_string(header.length) +
+                        " bytes, which is an invalid combination");
+  }
+  if (in_message_ && (tag_ != header.tag || flags_ != (header.flags & (kTagged | kBody)))) {
+    throw ProtocolError(where_ + " began another message within an unfinished one");
+  }
+  if (body) {
+    take_body_frame(header, more);
+  } else {
+    if (header.length > limits_.max_message - size_) fail_too_long();
+    copy_out(taken_ + sizeof header, grow(size_ + header.length) + size_, header.length);
+    size_ += header.length;
+  }
+  tag_ = header.tag;
+  flags_ = header.flags & (kTagged | kBody);
+  in_message_ = more;
+  return !more;
 }
 
 /// Reads a piece of a body directly into the body's own memory. The first piece contains the total length.
@@ -130,15 +173,6 @@ bool RingReader::reload() {
   return written != taken_;
 }
 
-/// Publishes the read cursor at once. Its cache line stays with this processor until the peer reads it, which it does
-/// only when its ring or its window is full.
-void RingReader::publish() noexcept {
-  view_.own->taken.store(taken_, std::memory_order_release);
-  view_.own->messages_taken.store(messages_, std::memory_order_release);
-  if (rings_left_ != 0) [[likely]]
-    answer_request(false);
-}
-
 void RingReader::answer_request(bool any) noexcept {
   barrier_.light();
   const std::uint64_t requests = view_.peer->requests.load(std::memory_order_acquire);
@@ -154,22 +188,9 @@ void RingReader::answer_request(bool any) noexcept {
   }
 }
 
-void RingReader::copy_out(std::uint64_t at, std::byte* to, std::size_t size) const noexcept {
-  const std::uint64_t offset = at & (view_.in_bytes - 1);
-  const std::size_t first = std::min<std::size_t>(size, view_.in_bytes - offset);
-  std::memcpy(to, view_.in + offset, first);
-  if (first < size) [[unlikely]] {
-    std::memcpy(to + first, view_.in, size - first);
-  }
-}
-
-/// Makes room for `size` bytes in the private copy and keeps the first size_. Grows only with bytes that have really
-/// arrived.
-std::byte* RingReader::grow(std::size_t size) {
-  if (capacity_ != 0 && size <= capacity_) [[likely]] {
-    if (capacity_ <= kKeep) [[likely]] {
-      return bytes_.get();
-    }
+/// grow() where the copy is too small, or larger than is kept for long. Grows only with bytes that have really arrived.
+std::byte* RingReader::reallocate(std::size_t size) {
+  if (size <= capacity_) {
     if (size > kKeep) {
       small_in_a_row_ = 0;
     } else if (size_ == 0 && ++small_in_a_row_ >= kSmallInARow) {

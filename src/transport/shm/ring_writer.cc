@@ -39,6 +39,43 @@ RingWriter::RingWriter(const RingView& view, Barrier barrier, RingOwner& owner, 
       where_(std::move(where)),
       max_payload_(view.out_bytes / 4 - sizeof(FrameHeader)) {}
 
+/// Called after a message was written, or found no room: checks whether the peer has closed the connection, and wakes
+/// it if it sleeps.
+inline void RingWriter::look_at_peer() {
+  barrier_.light();
+  const std::uint64_t state = view_.peer->state.load(std::memory_order_acquire);
+  if (state != handled_state_) [[unlikely]]
+    handle_state(state);
+}
+
+inline void RingWriter::write_header(std::uint32_t flags, std::uint64_t tag, std::uint64_t payload) noexcept {
+  const FrameHeader header{static_cast<std::uint32_t>(payload), flags, tag};
+  std::memcpy(view_.out + (written_ & (view_.out_bytes - 1)), &header, sizeof header);
+}
+
+inline void RingWriter::copy_in(std::uint64_t at, ByteSpan bytes) noexcept {
+  const std::uint64_t offset = at & (view_.out_bytes - 1);
+  const std::uint64_t until_end = view_.out_bytes - offset;
+  if (bytes.size() <= until_end) [[likely]] {
+    if (!bytes.empty()) std::memcpy(view_.out + offset, bytes.data(), bytes.size());
+    return;
+  }
+  std::memcpy(view_.out + offset, bytes.data(), until_end);
+  std::memcpy(view_.out, bytes.data() + until_end, bytes.size() - until_end);
+}
+
+/// Publishes the written data to the peer.
+inline void RingWriter::publish() {
+  view_.own->written.store(written_, std::memory_order_release);
+  look_at_peer();
+  // Prefetches the next cache lines for writing. They are still in the peer's cache, which read them in the ring's last
+  // round. Fetching them now takes that time off the next message.
+  std::uint64_t at = std::max(prefetched_, written_ & ~(kCacheLine - 1));
+  const std::uint64_t end = written_ + kPrefetchBytes;
+  for (; at < end; at += kCacheLine) prefetch_for_write(view_.out + (at & (view_.out_bytes - 1)));
+  prefetched_ = at;
+}
+
 bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, ByteSpan tail, bool corked) {
   const std::uint64_t size = head.size() + tail.size();
   if (pending() && !flush()) {
@@ -48,7 +85,13 @@ bool RingWriter::send(std::uint32_t flags, std::uint64_t tag, ByteSpan head, Byt
   if (size > max_payload_) [[unlikely]] {
     if (!begin_large(flags, tag, head, tail)) return false;
   } else {
-    if (!write_frame(flags, tag, std::array{head, tail}, size, refused_)) return false;
+    const std::uint64_t frame = frame_bytes(size);
+    if (!make_way(frame, refused_)) [[unlikely]]
+      return false;
+    write_header(flags, tag, size);
+    copy_in(written_ + sizeof(FrameHeader), head);
+    copy_in(written_ + sizeof(FrameHeader) + head.size(), tail);
+    written_ += frame;
     if (!corked) publish();
   }
   ++sent_;
@@ -171,13 +214,9 @@ bool RingWriter::push_pending() {
 bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<const ByteSpan> pieces,
                              std::uint64_t payload, Want& want) {
   const std::uint64_t need = frame_bytes(payload);
-  if (view_.out_bytes - (written_ - peer_taken_) < need && !has_room(need) && !record_shortage(need, want))
-      [[unlikely]] {
-    return false;
-  }
-  const FrameHeader header{static_cast<std::uint32_t>(payload), flags, tag};
-  std::memcpy(view_.out + (written_ & (view_.out_bytes - 1)), &header, sizeof header);
-  std::uint64_t at = written_ + sizeof header;
+  if (!make_way(need, want)) return false;
+  write_header(flags, tag, payload);
+  std::uint64_t at = written_ + sizeof(FrameHeader);
   for (const ByteSpan piece : pieces) {
     copy_in(at, piece);
     at += piece.size();
@@ -186,36 +225,8 @@ bool RingWriter::write_frame(std::uint32_t flags, std::uint64_t tag, std::span<c
   return true;
 }
 
-/// Publishes the written data to the peer.
-void RingWriter::publish() {
-  view_.own->written.store(written_, std::memory_order_release);
-  look_at_peer();
-  // Prefetches the next cache lines for writing. They are still in the peer's cache, which read them in the ring's last
-  // round. Fetching them now takes that time off the next message.
-  for (std::uint64_t at = written_; at < written_ + kPrefetchBytes; at += kCacheLine) {
-    prefetch_for_write(view_.out + (at & (view_.out_bytes - 1)));
-  }
-}
-
-void RingWriter::copy_in(std::uint64_t at, ByteSpan bytes) noexcept {
-  const std::uint64_t offset = at & (view_.out_bytes - 1);
-  const std::uint64_t until_end = view_.out_bytes - offset;
-  if (bytes.size() <= until_end) [[likely]] {
-    if (!bytes.empty()) std::memcpy(view_.out + offset, bytes.data(), bytes.size());
-    return;
-  }
-  std::memcpy(view_.out + offset, bytes.data(), until_end);
-  std::memcpy(view_.out, bytes.data() + until_end, bytes.size() - until_end);
-}
-
-/// Called after a message was written, or found no room: checks whether the peer has closed the connection, and wakes
-/// it if it sleeps.
-void RingWriter::look_at_peer() {
-  barrier_.light();
-  const std::uint64_t state = view_.peer->state.load(std::memory_order_acquire);
-  if (state == handled_state_) [[likely]] {
-    return;
-  }
+/// look_at_peer() where the peer's state has changed.
+void RingWriter::handle_state(std::uint64_t state) {
   if ((state & kClosedBit) != 0) throw ConnectionError(where_ + " has closed the connection");
   handled_state_ = state;
   if ((state & 1) != 0) owner_.ring();  // once per sleep: the byte stays until the sleeping thread reads it
