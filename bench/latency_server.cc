@@ -84,7 +84,7 @@ class PingStream final : public session::ServerStream {
     lent_ = kColumns;
   }
   const std::shared_ptr<const device::Region>& region(std::uint32_t) const override { return region_as_sent_; }
-  void returned(std::uint32_t) noexcept override { --lent_; }
+  void returned(std::uint32_t, std::uint32_t n) noexcept override { lent_ -= static_cast<int>(n); }
 
  private:
   std::int64_t count_;

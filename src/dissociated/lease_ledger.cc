@@ -55,13 +55,14 @@ std::uint64_t hash_of(std::uint64_t address) noexcept { return (address ^ (addre
 /// Open addressing with linear probing. At most half full; the capacity is a power of two.
 class Table {
  public:
-  explicit Table(std::size_t capacity) : slots_(capacity), shift_(64 - std::countr_zero(capacity)) {}
+  explicit Table(std::size_t capacity)
+      : slots_(capacity), mask_(capacity - 1), shift_(64 - std::countr_zero(capacity)) {}
 
   /// Returns the slot of the address, or the empty slot where it belongs. The top bits of `hash` say where to begin.
   Slot& probe(std::uint64_t address, std::uint64_t hash) noexcept {
-    const std::size_t mask = slots_.size() - 1;
-    for (auto i = static_cast<std::size_t>(hash >> shift_);; i = (i + 1) & mask) {
-      if (slots_[i].address == address || slots_[i].address == 0) return slots_[i];
+    for (auto i = static_cast<std::size_t>(hash >> shift_);; i = (i + 1) & mask_) {
+      Slot& slot = slots_[i];
+      if (slot.address == address || slot.address == 0) return slot;
     }
   }
 
@@ -86,6 +87,7 @@ class Table {
 
  private:
   std::vector<Slot> slots_;
+  std::size_t mask_;
   int shift_;
   std::size_t occupied_ = 0;
 };
@@ -96,7 +98,8 @@ struct LeaseLedger::Impl {
   explicit Impl(FreeRule free_rule) : rule(free_rule) { tables.emplace_back(kFirstCapacity); }
 
   FreeRule rule;
-  std::vector<Table> tables;   // one; or 2^kPartBits, selected by the top bits of the hash
+  std::vector<Table> tables;  // one; or 2^kPartBits, selected by the top bits of the hash
+  bool is_split = false;
   std::deque<Later> laters;    // grows without moving its elements
   std::uint32_t idle = kNone;  // the first unused element of `laters`: a list through `next`
   std::uint32_t generation = 0;
@@ -104,13 +107,11 @@ struct LeaseLedger::Impl {
   std::uint64_t bytes = 0;
   std::uint64_t unfinished = 0;  // kAsSpecified: the address whose free has ended some leases, but not all; 0: none
 
-  bool is_split() const noexcept { return tables.size() > 1; }
-
   Table& table_of(std::uint64_t hash) noexcept {
-    return is_split() ? tables[static_cast<std::size_t>(hash >> (64 - kPartBits))] : tables.front();
+    return is_split ? tables[static_cast<std::size_t>(hash >> (64 - kPartBits))] : tables.front();
   }
   /// Returns the hash as the table uses it, without the bits that selected the table.
-  std::uint64_t inner(std::uint64_t hash) const noexcept { return is_split() ? hash << kPartBits : hash; }
+  std::uint64_t inner(std::uint64_t hash) const noexcept { return is_split ? hash << kPartBits : hash; }
 
   Slot& probe(std::uint64_t address) noexcept {
     const std::uint64_t hash = hash_of(address);
@@ -121,18 +122,20 @@ struct LeaseLedger::Impl {
   void make_room(std::uint64_t hash) {
     Table& table = table_of(hash);
     table = table.grown([this](std::uint64_t address) { return inner(hash_of(address)); });
-    if (!is_split() && table.capacity() > kSplitAt) split();
+    if (!is_split && table.capacity() > kSplitAt) split();
   }
 
   void split() {
     std::vector<Table> parts(std::size_t{1} << kPartBits, Table(kFirstCapacityOfMany));
     parts.swap(tables);
+    is_split = true;
     try {
       for (const Slot& slot : parts.front().slots()) {
         if (slot.address != 0) occupy(slot.address) = slot;
       }
     } catch (...) {
       parts.swap(tables);
+      is_split = false;
       throw;
     }
   }
@@ -203,7 +206,7 @@ struct LeaseLedger::Impl {
   }
 
   /// Ends the oldest lease of a slot that has at least one.
-  void end_one(Slot& slot, std::vector<std::uint64_t>* freed) {
+  [[gnu::always_inline]] void end_one(Slot& slot, std::vector<std::uint64_t>* freed) {
     freed->push_back(slot.oldest.holder);
     --slot.leases;
     --pairs;
@@ -241,17 +244,20 @@ struct LeaseLedger::Impl {
     return true;
   }
 
+  [[noreturn]] static void fail_not_lent(std::uint64_t address) {
+    throw ProtocolError(
+        "free_data names address " + std::to_string(address) +
+        ", which is not leased on this connection: it was never sent, or was freed more often than it was sent");
+  }
+
   /// Returns false if not all leases that this free ends have ended yet. Then the next call must be for the same
   /// address.
   bool free(std::uint64_t address, std::size_t* steps, std::vector<std::uint64_t>* freed) {
     --*steps;
     if (address == 0) return true;
     Slot& slot = probe(address);
-    if (slot.address == 0 || (slot.oldest.count == 0 && slot.owed == 0)) [[unlikely]] {
-      throw ProtocolError(
-          "free_data names address " + std::to_string(address) +
-          ", which is not leased on this connection: it was never sent, or was freed more often than it was sent");
-    }
+    if (slot.address == 0 || (slot.oldest.count == 0 && slot.owed == 0)) [[unlikely]]
+      fail_not_lent(address);
     if (rule == FreeRule::kAsSpecified) return free_as_specified(slot, steps, freed);
     end_one(slot, freed);
     return true;
@@ -262,15 +268,17 @@ LeaseLedger::LeaseLedger(FreeRule rule) : impl_(std::make_unique<Impl>(rule)) {}
 LeaseLedger::~LeaseLedger() = default;
 
 void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
+  Impl& in = *impl_;
   for (const RemoteBuffer& buffer : buffers) {
-    if (buffer.address != 0) impl_->lend(buffer, holder, now_ms);
+    if (buffer.address != 0) in.lend(buffer, holder, now_ms);
   }
 }
 
 std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
                               std::size_t steps) {
+  Impl& in = *impl_;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (steps == 0 || !impl_->free(addresses[i], &steps, freed)) return i;
+    if (steps == 0 || !in.free(addresses[i], &steps, freed)) return i;
   }
   return addresses.size();
 }

@@ -1,5 +1,6 @@
 #include "dissociated/wire.h"
 
+#include <cstring>
 #include <string>
 
 #include "core/text.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kPair = 2 * kWord;
+static_assert(sizeof(RemoteBuffer) == kPair, "pairs are copied as they are");
 
 }  // namespace
 
@@ -69,46 +71,44 @@ Tag read_tag(std::uint64_t tag) {
 }
 
 void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out) {
-  const std::size_t start = out->size();
-  out->resize(start + kPair * (buffers.size() + 1));
-  std::byte* to = out->data() + start;
+  out->resize(kPair * (buffers.size() + 1));
   std::uint64_t total = 0;
-  std::byte* pair = to + kPair;
-  for (const RemoteBuffer& buffer : buffers) {
-    total += buffer.length;
-    store_le(pair, buffer.address);
-    store_le(pair + kWord, buffer.length);
-    pair += kPair;
-  }
-  store_le(to, total);
-  store_le(to + kWord, static_cast<std::uint64_t>(buffers.size()));
+  for (const RemoteBuffer& buffer : buffers) total += buffer.length;
+  store_le(out->data(), total);
+  store_le(out->data() + kWord, static_cast<std::uint64_t>(buffers.size()));
+  if (!buffers.empty()) std::memcpy(out->data() + kPair, buffers.data(), buffers.size_bytes());
 }
 
 void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out) {
-  out->clear();
+  const std::uint64_t total = copy_remote_body(body, out);
+  check_remote_body(*out, total);
+}
+
+std::uint64_t copy_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out) {
   if (body.size() < kPair || body.size() % kPair != 0) {
     throw ProtocolError("a body of addresses has " + std::to_string(body.size()) +
                         " bytes; it must have 16 for the total and the count, and 16 for each buffer");
   }
-  const auto total = load_le<std::uint64_t>(body.data());
   const auto count = load_le<std::uint64_t>(body.data() + kWord);
   if (count != body.size() / kPair - 1) {
     throw ProtocolError("a body of addresses says that it has " + std::to_string(count) + " buffers; its " +
                         std::to_string(body.size()) + " bytes hold " + std::to_string(body.size() / kPair - 1));
   }
   out->resize(count);
+  if (count != 0) std::memcpy(out->data(), body.data() + kPair, count * kPair);
+  return load_le<std::uint64_t>(body.data());
+}
+
+void check_remote_body(std::span<const RemoteBuffer> buffers, std::uint64_t total) {
   std::uint64_t sum = 0;
-  const std::byte* pair = body.data() + kPair;
-  for (std::size_t i = 0; i < count; ++i, pair += kPair) {
-    const RemoteBuffer buffer{load_le<std::uint64_t>(pair), load_le<std::uint64_t>(pair + kWord)};
-    if (buffer.length == 0 && buffer.address != 0) {
-      throw ProtocolError("buffer " + std::to_string(i) + " of a body of addresses has address " +
-                          std::to_string(buffer.address) + " and length 0; an absent or empty buffer is (0, 0)");
-    }
-    if (!checked_add(sum, buffer.length, &sum)) {
-      throw ProtocolError("the lengths in a body of addresses overflow 64 bits at buffer " + std::to_string(i));
-    }
-    (*out)[i] = buffer;
+  for (const RemoteBuffer& buffer : buffers) {
+    const bool fits = checked_add(sum, buffer.length, &sum);
+    if (fits && (buffer.length != 0 || buffer.address == 0)) [[likely]]
+      continue;
+    const std::string number = std::to_string(&buffer - buffers.data());
+    if (!fits) throw ProtocolError("the lengths in a body of addresses overflow 64 bits at buffer " + number);
+    throw ProtocolError("buffer " + number + " of a body of addresses has address " + std::to_string(buffer.address) +
+                        " and length 0; an absent or empty buffer is (0, 0)");
   }
   if (sum != total) {
     throw ProtocolError("a body of addresses says that its buffers have " + std::to_string(total) +

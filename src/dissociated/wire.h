@@ -51,10 +51,15 @@ struct RemoteBuffer {
   bool operator==(const RemoteBuffer&) const = default;
 };
 
-/// Appends a type 1 body to `*out`: total (the sum of the raw lengths), count, pairs.
+/// Replaces `*out` by a type 1 body: total (the sum of the raw lengths), count, pairs.
 void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out);
-/// Replaces `*out`. Throws ProtocolError for a size that doesn't fit the count, a total that isn't the sum, a sum that
-/// overflows, and an address without a length.
+/// Replaces `*out`, which is unspecified after a throw. Throws ProtocolError for a size that doesn't fit the count, a
+/// total that isn't the sum, a sum that overflows, and an address without a length.
 void read_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
+/// The first half of read_remote_body(): copies the pairs out, checks the size only, and returns the total. For a
+/// caller that knows the lengths and the total from elsewhere and compares them.
+std::uint64_t copy_remote_body(ByteSpan body, std::vector<RemoteBuffer>* out);
+/// The second half: checks the pairs and their total.
+void check_remote_body(std::span<const RemoteBuffer> buffers, std::uint64_t total);
 
 }  // namespace crossdock::dissociated

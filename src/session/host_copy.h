@@ -58,7 +58,7 @@ class HostCopyStream final : public ServerStream {
     return stream_->region(index);
   }
   int look_again_ms() const noexcept override;
-  void returned(std::uint32_t slot) noexcept override { stream_->returned(slot); }
+  void returned(std::uint32_t slot, std::uint32_t n) noexcept override { stream_->returned(slot, n); }
   void over() noexcept override {
     if (stream_) stream_->over();
   }

@@ -55,8 +55,8 @@ void LiveStream::take_dropped(std::vector<std::uint32_t>* regions) {
   }
 }
 
-void LiveStream::returned(std::uint32_t slot) noexcept {
-  if (--slots_[slot].out != 0) return;
+void LiveStream::returned(std::uint32_t slot, std::uint32_t n) noexcept {
+  if ((slots_[slot].out -= n) != 0) return;
   source_->free(slots_[slot].block);
   free_slots_.push_back(slot);
 }

@@ -21,7 +21,7 @@ class LiveStream final : public ServerStream {
   State peek(Outgoing* out) override;
   void pop() override;
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override;
-  void returned(std::uint32_t slot) noexcept override;
+  void returned(std::uint32_t slot, std::uint32_t n) noexcept override;
   void over() noexcept override { source_->stop(); }
   void pass_by_value() noexcept override { source_->pass_by_value(); }
   int look_again_ms() const noexcept override { return source_->has_begun() ? 0 : source_->begin_limit_ms(); }

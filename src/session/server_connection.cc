@@ -168,13 +168,17 @@ void ServerConnection::pass_end_of_bodies() {
 
 void ServerConnection::apply_frees() {
   if (freed_.empty()) return;
-  starved_since_ms_ = 0;     // the consumer is slow, but it frees memory
-  Stream* stream = nullptr;  // most frees arrive in groups that belong to one stream
-  for (const std::uint64_t holder : freed_) {
+  starved_since_ms_ = 0;        // the consumer is slow, but it frees memory
+  Stream* stream = under_way_;  // most frees belong to one stream
+  for (std::size_t i = 0; i < freed_.size();) {
+    const std::uint64_t holder = freed_[i];
+    std::uint32_t n = 1;  // a batch is freed as a whole
+    while (i + n < freed_.size() && freed_[i + n] == holder) ++n;
+    i += n;
     const auto id = static_cast<std::uint32_t>(holder >> 32);
     if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
-    stream->source->returned(static_cast<std::uint32_t>(holder));
-    --stream->outstanding;
+    stream->source->returned(static_cast<std::uint32_t>(holder), n);
+    stream->outstanding -= n;
     if (stream == under_way_) continue;
     if (stream->outstanding > 0) {
       drop_regions(stream);
@@ -311,20 +315,33 @@ void ServerConnection::check_size() const {
 }
 
 bool ServerConnection::announce_regions() {
-  Stream& stream = *under_way_;
   remote_.assign(current_.buffers.begin(), current_.buffers.end());
+  std::uint32_t last = std::numeric_limits<std::uint32_t>::max();  // most batches are in one region
+  std::uint64_t shift = 0;
   for (dissociated::RemoteBuffer& buffer : remote_) {
     if (buffer.length == 0) continue;
-    const std::uint32_t index = device::address_region(buffer.address);
-    if (index >= stream.numbers.size()) stream.numbers.resize(index + 1, kNoNumber);
-    if (stream.numbers[index] == kNoNumber) stream.numbers[index] = number_of(stream.source->region(index));
-    const auto number = static_cast<std::uint16_t>(stream.numbers[index]);
-    std::optional<std::uint64_t>& base = numbers_[number].announced;
-    if (!base) base = connection_->announce(number, stream.source->region(index));
-    if (!base) return false;
-    buffer.address = *base + device::address_offset(buffer.address);
+    const std::uint16_t index = device::address_region(buffer.address);
+    if (index != last) {
+      const std::optional<std::uint64_t> base = announced(index);
+      if (!base) return false;
+      last = index;
+      shift = *base - device::make_address(index, 0);
+    }
+    buffer.address += shift;
   }
   return true;
+}
+
+// Returns the address by which the client knows the first byte of a region of the stream; nothing if there is no room
+// for its announcement.
+std::optional<std::uint64_t> ServerConnection::announced(std::uint32_t index) {
+  Stream& stream = *under_way_;
+  if (index >= stream.numbers.size()) stream.numbers.resize(index + 1, kNoNumber);
+  if (stream.numbers[index] == kNoNumber) stream.numbers[index] = number_of(stream.source->region(index));
+  const auto number = static_cast<std::uint16_t>(stream.numbers[index]);
+  std::optional<std::uint64_t>& base = numbers_[number].announced;
+  if (!base) base = connection_->announce(number, stream.source->region(index));
+  return base;
 }
 
 // Returns the number of a region, for one more stream that uses it.
@@ -364,7 +381,6 @@ bool ServerConnection::send_metadata() {
   // Announces the regions before the metadata, so that a client that reads the body at once already finds them.
   if (current_.has_body && !current_.by_value && role_ != ChannelRole::kMetadata) {
     if (!announce_regions()) return false;
-    body_.clear();
     dissociated::write_remote_body(remote_, &body_);
   }
   if (role_ == ChannelRole::kData) return true;

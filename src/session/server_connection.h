@@ -74,6 +74,7 @@ class ServerConnection {
   bool send_metadata();
   bool send_remote();
   bool announce_regions();
+  std::optional<std::uint64_t> announced(std::uint32_t index);
   std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);

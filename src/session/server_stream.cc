@@ -72,8 +72,8 @@ void TableStream::pop() {
   ++next_;
 }
 
-void TableStream::returned(std::uint32_t message) noexcept {
-  if (leases_.empty() || --leases_[message] != 0) return;
+void TableStream::returned(std::uint32_t message, std::uint32_t n) noexcept {
+  if (leases_.empty() || (leases_[message] -= n) != 0) return;
   for_each_region(message, [&](std::uint16_t region) {
     if (--region_leases_[region] == 0 && over_) dropped_.push_back(region);
   });

@@ -54,8 +54,8 @@ class ServerStream {
   virtual State peek(Outgoing* out) = 0;
   virtual void pop() = 0;
   virtual const std::shared_ptr<const device::Region>& region(std::uint32_t index) const = 0;
-  /// A lease of one buffer of a message was freed.
-  virtual void returned(std::uint32_t slot) noexcept = 0;
+  /// The leases of `n` buffers of a message were freed.
+  virtual void returned(std::uint32_t slot, std::uint32_t n) noexcept = 0;
   /// Tells the stream that no more messages will be requested, whether it has ended or not; leases may still be
   /// outstanding.
   virtual void over() noexcept {}
@@ -83,7 +83,7 @@ class TableStream final : public ServerStream {
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
     return table_->regions[index];
   }
-  void returned(std::uint32_t message) noexcept override;
+  void returned(std::uint32_t message, std::uint32_t n) noexcept override;
   void over() noexcept override;
   bool has_dropped() const noexcept override { return !dropped_.empty(); }
   void take_dropped(std::vector<std::uint32_t>* regions) override;

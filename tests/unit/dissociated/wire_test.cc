@@ -96,17 +96,17 @@ TEST(Wire, RefusesEveryUnknownBodyType) {
 // Type 1 bodies: total, count, then a pair for each buffer.
 
 TEST(Wire, RemoteBodyIsTotalCountAndPairs) {
-  std::vector<std::byte> body = bytes({0xEE});  // appended to
+  std::vector<std::byte> body = bytes({0xEE});  // replaced
   const RemoteBuffer buffers[] = {{0x1122334455667788, 0x10}, {0, 0}, {0x40, 3}};
   write_remote_body(buffers, &body);
-  EXPECT_EQ(body, bytes({0xEE,                                                                    //
-                         0x13, 0,    0,    0,    0,    0,    0,    0,                             // total
+  EXPECT_EQ(body, bytes({0x13, 0,    0,    0,    0,    0,    0,    0,                             // total
                          3,    0,    0,    0,    0,    0,    0,    0,                             // count
                          0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11,                          // address
                          0x10, 0,    0,    0,    0,    0,    0,    0,                             // length
                          0,    0,    0,    0,    0,    0,    0,    0,    0, 0, 0, 0, 0, 0, 0, 0,  // absent
                          0x40, 0,    0,    0,    0,    0,    0,    0,                             //
                          3,    0,    0,    0,    0,    0,    0,    0}));
+  body.insert(body.begin(), std::byte{0xEE});
   std::vector<RemoteBuffer> read = {{9, 9}};
   read_remote_body(ByteSpan(body).subspan(1), &read);  // unaligned
   EXPECT_THAT(read, ::testing::ElementsAreArray(buffers));
