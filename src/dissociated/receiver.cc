@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string>
@@ -74,10 +75,12 @@ struct Receiver::Impl {
 
   BufferPool metadata_pool;
   BufferPool body_pool;
-  std::optional<ipc::Message> message;  // the message due next, once parsed; afterwards the one returned
+  std::optional<ipc::Message> message;  // the last one parsed
+  Buffer parsed;                        // its metadata
+  bool is_parsed = false;               // `message` is the one due next, else the one returned last
+  bool repeats = false;                 // the one due next has the same metadata as the one before
   Where where;
-  bool taken = false;  // `item` was returned and refers to the buffers below
-  Buffer taken_metadata;
+  bool taken = false;  // `item` was returned and refers to `parsed` and `taken_body`
   Buffer taken_body;
   Item item;
 
@@ -87,25 +90,24 @@ struct Receiver::Impl {
   void release_taken() {
     if (!taken) return;
     taken = false;
-    message.reset();
     item.body_owner.reset();
-    metadata_pool.put(std::move(taken_metadata));
     body_pool.put(std::move(taken_body));
   }
 
   /// Returns the position of a number that may still arrive. `what` is the message's kind, for errors.
   std::uint64_t position_of(std::uint32_t sequence, const char* what) const {
     const std::uint32_t ahead = sequence - due();  // modulo 2^32: a number before the next one due is very far ahead
-    if (finished) {
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " arrived after the stream's end");
-    }
-    if (ahead >= options.max_ahead) {
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " arrived where number " +
-                          std::to_string(due()) + " is due next: it was already taken, or is more than " +
-                          std::to_string(options.max_ahead) + " ahead");
-    }
+    if (finished || ahead >= options.max_ahead) [[unlikely]]
+      fail_number(sequence, what);
     return position + ahead;
+  }
+
+  [[noreturn]] void fail_number(std::uint32_t sequence, const char* what) const {
+    const std::string arrived = std::string(what) + " of number " + std::to_string(sequence) + " arrived ";
+    if (finished) throw ProtocolError(arrived + "after the stream's end");
+    throw ProtocolError(arrived + "where number " + std::to_string(due()) +
+                        " is due next: it was already taken, or is more than " + std::to_string(options.max_ahead) +
+                        " ahead");
   }
 
   /// Returns the slot of a metadata message or a body that may arrive. Returns null if an error has ended the stream
@@ -115,19 +117,31 @@ struct Receiver::Impl {
     const std::uint64_t at = position_of(sequence, what);
     if (ending != Ending::kNone && at >= end_position) [[unlikely]] {
       if (ending == Ending::kError) return nullptr;
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " arrived for a stream that ended with number " +
-                          std::to_string(static_cast<std::uint32_t>(end_position)));
+      fail_after_end(sequence, what);
     }
-    if (size > options.max_buffered_bytes - buffered) {
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " +
-                          std::to_string(size) + " bytes, and " + std::to_string(buffered) +
-                          " bytes already wait for number " + std::to_string(due()) + ": more than the limit of " +
-                          std::to_string(options.max_buffered_bytes) + " (Receiver::Options::max_buffered_bytes)");
-    }
-    if (at - position >= slots.size()) grow(at - position + 1);
+    if (size > options.max_buffered_bytes - buffered) [[unlikely]]
+      fail_buffered(sequence, size, what);
+    if (at - position >= slots.size()) [[unlikely]]
+      grow(at - position + 1);
     furthest = std::max(furthest, at + 1);
     return &slot_of(sequence);
+  }
+
+  [[noreturn]] void fail_after_end(std::uint32_t sequence, const char* what) const {
+    throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
+                        " arrived for a stream that ended with number " +
+                        std::to_string(static_cast<std::uint32_t>(end_position)));
+  }
+
+  [[noreturn]] void fail_buffered(std::uint32_t sequence, std::size_t size, const char* what) const {
+    throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " has " + std::to_string(size) +
+                        " bytes, and " + std::to_string(buffered) + " bytes already wait for number " +
+                        std::to_string(due()) + ": more than the limit of " +
+                        std::to_string(options.max_buffered_bytes) + " (Receiver::Options::max_buffered_bytes)");
+  }
+
+  [[noreturn]] static void fail_twice(std::uint32_t sequence, const char* what) {
+    throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) + " arrived twice");
   }
 
   void grow(std::uint64_t needed) {
@@ -140,18 +154,34 @@ struct Receiver::Impl {
   }
 
   void on_metadata(std::uint32_t sequence, ByteSpan metadata) {
-    if (metadata.size() > static_cast<std::uint64_t>(std::max<std::int64_t>(options.limits.max_metadata_bytes, 0))) {
-      throw InvalidDataError("the metadata of message " + std::to_string(sequence) + " has " +
-                             std::to_string(metadata.size()) + " bytes; at most " +
-                             std::to_string(options.limits.max_metadata_bytes) +
-                             " are allowed (ipc::Limits::max_metadata_bytes)");
+    if (metadata.size() > static_cast<std::uint64_t>(std::max<std::int64_t>(options.limits.max_metadata_bytes, 0)))
+        [[unlikely]] {
+      fail_metadata_size(sequence, metadata.size());
     }
     Slot* const slot = arrival(sequence, metadata.size(), "metadata");
     if (slot == nullptr) return;
-    if (slot->has_metadata) throw ProtocolError("metadata of number " + std::to_string(sequence) + " arrived twice");
-    slot->metadata = metadata_pool.copy_of(metadata);
+    if (slot->has_metadata) [[unlikely]]
+      fail_twice(sequence, "metadata");
+    if (sequence == due() && is_repeated(metadata)) {
+      is_parsed = repeats = true;
+    } else {
+      slot->metadata = metadata_pool.copy_of(metadata);
+    }
     slot->has_metadata = true;
     buffered += metadata.size();
+  }
+
+  [[noreturn]] void fail_metadata_size(std::uint32_t sequence, std::size_t size) const {
+    throw InvalidDataError("the metadata of message " + std::to_string(sequence) + " has " + std::to_string(size) +
+                           " bytes; at most " + std::to_string(options.limits.max_metadata_bytes) +
+                           " are allowed (ipc::Limits::max_metadata_bytes)");
+  }
+
+  /// Whether these bytes are those of the message returned last, which need not be verified again. Not for a schema: a
+  /// stream has one.
+  bool is_repeated(ByteSpan metadata) const noexcept {
+    return message && message->has_body() && metadata.size() == parsed.bytes().size() &&
+           std::memcmp(metadata.data(), parsed.bytes().data(), metadata.size()) == 0;
   }
 
   void on_ending(Ending kind, std::uint32_t sequence, ByteSpan text) {
@@ -164,11 +194,7 @@ struct Receiver::Impl {
     // meaning.
     if (ending == Ending::kError && (kind == Ending::kError || at >= end_position)) return;
     const bool fails_before_the_end = kind == Ending::kError && ending == Ending::kEnd && at <= end_position;
-    if (ending != Ending::kNone && !fails_before_the_end) {
-      throw ProtocolError(std::string(what) + " of number " + std::to_string(sequence) +
-                          " arrived for a stream that ended with number " +
-                          std::to_string(static_cast<std::uint32_t>(end_position)));
-    }
+    if (ending != Ending::kNone && !fails_before_the_end) fail_after_end(sequence, what);
     // End of Stream must have the highest number. An error needn't: with two connections, it may arrive over the one
     // that is behind.
     if (kind == Ending::kEnd && at < furthest) {
@@ -187,29 +213,33 @@ struct Receiver::Impl {
   /// Returns true if the message due next is complete. Parses its metadata once.
   bool complete(Slot& slot) {
     if (!slot.has_metadata) return false;
-    if (!message) {
-      message = ipc::Message::parse(slot.metadata.bytes(), options.limits, where.of(due()));
-      const bool is_schema = message->kind() == ipc::MessageKind::kSchema;
-      if (is_schema == begun) {
-        message.reset();
-        throw ProtocolError(
-            begun
-                ? "message " + std::to_string(due()) + " is a second schema; a stream has one schema, its first message"
-                : "message " + std::to_string(due()) + " isn't a schema, but a stream must begin with its schema");
-      }
+    if (!is_parsed) parse(slot);
+    if (message->has_body() != slot.has_body) {
+      if (!slot.has_body) return false;
+      throw ProtocolError("a body of number " + std::to_string(due()) + " arrived, but its message has none");
     }
-    if (!message->has_body()) {
-      if (slot.has_body)
-        throw ProtocolError("a body of number " + std::to_string(due()) + " arrived, but its message has none");
-      return true;
-    }
-    if (!slot.has_body) return false;
-    if (slot.body_type == BodyType::kPacked && static_cast<std::uint64_t>(message->body_length()) != slot.body.size()) {
-      throw ProtocolError("the packed body of message " + std::to_string(due()) + " has " +
-                          std::to_string(slot.body.size()) + " bytes; its metadata says " +
-                          std::to_string(message->body_length()));
-    }
+    if (slot.body_type == BodyType::kPacked && slot.has_body) check_packed_size(slot);
     return true;
+  }
+
+  void parse(Slot& slot) {
+    ipc::Message read = ipc::Message::parse(slot.metadata.bytes(), options.limits, where.of(due()));
+    const bool is_schema = read.kind() == ipc::MessageKind::kSchema;
+    if (is_schema == begun) {
+      throw ProtocolError(
+          begun ? "message " + std::to_string(due()) + " is a second schema; a stream has one schema, its first message"
+                : "message " + std::to_string(due()) + " isn't a schema, but a stream must begin with its schema");
+    }
+    message = std::move(read);
+    metadata_pool.put(std::exchange(parsed, std::move(slot.metadata)));  // the bytes stay where they are
+    is_parsed = true;
+  }
+
+  void check_packed_size(const Slot& slot) const {
+    if (static_cast<std::uint64_t>(message->body_length()) == slot.body.size()) return;
+    throw ProtocolError("the packed body of message " + std::to_string(due()) + " has " +
+                        std::to_string(slot.body.size()) + " bytes; its metadata says " +
+                        std::to_string(message->body_length()));
   }
 
   const Item* take(Slot& slot) {
@@ -217,12 +247,13 @@ struct Receiver::Impl {
     item.sequence = due();
     item.message_kind = message->kind();
     item.message = &*message;
-    item.metadata = slot.metadata.bytes();
+    item.metadata = parsed.bytes();
+    item.repeats = repeats;
     item.body_type = slot.body_type;
     item.body = slot.body;
     item.body_owner = std::move(slot.owner);
     buffered -= item.metadata.size() + slot.counted;
-    taken_metadata = std::move(slot.metadata);
+    is_parsed = repeats = false;
     taken_body = std::move(slot.body_copy);
     slot.has_metadata = slot.has_body = false;
     slot.body_type = BodyType::kPacked;
@@ -287,7 +318,8 @@ void Receiver::on_tagged(std::uint64_t tag, ByteSpan body, std::shared_ptr<const
   const std::uint64_t counted = owner && read.sequence == impl_->due() ? 0 : body.size();
   Slot* const slot = impl_->arrival(read.sequence, counted, "a body");
   if (slot == nullptr) return;
-  if (slot->has_body) throw ProtocolError("a body of number " + std::to_string(read.sequence) + " arrived twice");
+  if (slot->has_body) [[unlikely]]
+    Impl::fail_twice(read.sequence, "a body");
   if (owner) {
     slot->body = body;
     slot->owner = std::move(owner);

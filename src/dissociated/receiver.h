@@ -48,8 +48,11 @@ class Receiver {
     Kind kind = Kind::kMessage;
     std::uint32_t sequence = 0;
     ipc::MessageKind message_kind = ipc::MessageKind::kSchema;  ///< kMessage only.
-    ByteSpan metadata;                       ///< kMessage: the flatbuffer, 8-aligned. kError: the reason, UTF-8.
-    const ipc::Message* message = nullptr;   ///< kMessage: `metadata`, parsed and verified once; else null.
+    ByteSpan metadata;                      ///< kMessage: the flatbuffer, 8-aligned. kError: the reason, UTF-8.
+    const ipc::Message* message = nullptr;  ///< kMessage: `metadata`, parsed and verified once; else null.
+    /// Whether `metadata` is, byte for byte, that of the message before. So all that was derived from it still holds.
+    /// It is so in streams of batches of equal length and without nulls.
+    bool repeats = false;
     BodyType body_type = BodyType::kPacked;  ///< Meaningful if the message has a body.
     ByteSpan body;  ///< kPacked: exactly body_length() bytes of the message; kRemote: as received.
     std::shared_ptr<const void> body_owner;  ///< The owner given to on_tagged(); null if the body was copied.

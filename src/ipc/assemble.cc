@@ -12,10 +12,35 @@ namespace {
                              std::to_string(expected) + " are needed");
 }
 
+/// Whether each buffer has its length already, and an address if it isn't empty. Without a branch for each.
+bool are_whole(const std::vector<BufferRange>& ranges, const std::vector<array::BufferView>& buffers) {
+  std::uint64_t differences = 0;
+  bool odd = false;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    differences |= static_cast<std::uint64_t>(buffers[i].size ^ ranges[i].length);
+    odd |= (buffers[i].data == nullptr) != (ranges[i].length == 0);
+  }
+  return differences == 0 && !odd;
+}
+
+void cut(const std::vector<BufferRange>& ranges, std::vector<array::BufferView>* buffers) {
+  for (std::size_t i = 0; i < buffers->size(); ++i) {
+    array::BufferView& buffer = (*buffers)[i];
+    const std::int64_t length = ranges[i].length;
+    if (buffer.size < length || (length > 0 && buffer.data == nullptr)) {
+      throw InvalidArgumentError("assembling a record batch: buffer " + std::to_string(i) + " has " +
+                                 std::to_string(buffer.size) + " bytes, but the metadata says " +
+                                 std::to_string(length));
+    }
+    // With a pointer, a reader would take a bitmap without bytes for one.
+    buffer = {length == 0 ? nullptr : buffer.data, length};
+  }
+}
+
 }  // namespace
 
 array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
-                            const std::vector<array::BufferView>& buffers,
+                            std::vector<array::BufferView> buffers,
                             std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,
                             std::shared_ptr<const void> owner) {
   const auto& layout = schema->nodes();
@@ -30,33 +55,15 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
   if (dictionaries.size() != schema->dictionaries().size()) {
     fail_counts("dictionaries", dictionaries.size(), schema->dictionaries().size());
   }
-  array::RecordBatch out;
-  out.num_rows = header.num_rows;
-  out.nodes = header.nodes;
-  out.buffers = buffers;
-  out.variadic_counts = header.variadic_counts;
-  for (std::size_t i = 0; i < n_buffers; ++i) {
-    const std::int64_t length = header.buffers[i].length;
-    if (buffers[i].size < length || (length > 0 && buffers[i].data == nullptr)) {
-      throw InvalidArgumentError("assembling a record batch: buffer " + std::to_string(i) + " has " +
-                                 std::to_string(buffers[i].size) + " bytes, but the metadata says " +
-                                 std::to_string(length));
-    }
-    out.buffers[i].size = length;
-  }
-  array::BufferCursor at(header.variadic_counts);
-  for (const array::LayoutNode& node : layout) {
-    at.enter(node);
-    if (!node.type.has_validity()) continue;
-    array::BufferView& validity = out.buffers[at.first()];
-    // A bitmap without bytes is absent: with a pointer, a reader would take it for one.
-    if (validity.size == 0) validity.data = nullptr;
-  }
-  out.schema = std::move(schema);
-  out.custom_metadata = header.custom_metadata;
-  out.dictionaries = std::move(dictionaries);
-  out.owner = std::move(owner);
-  return out;
+  if (!are_whole(header.buffers, buffers)) cut(header.buffers, &buffers);
+  return {{.device = {}, .owner = std::move(owner)},
+          std::move(schema),
+          header.num_rows,
+          header.nodes,
+          std::move(buffers),
+          header.variadic_counts,
+          std::move(dictionaries),
+          header.custom_metadata};
 }
 
 }  // namespace crossdock::ipc

@@ -37,7 +37,20 @@ inline bool is_long_enough(BufferKind kind, std::int32_t width, std::int64_t len
   return size / (kind == BufferKind::kOffsets32 ? 4 : 8) > length;
 }
 
+/// Checks a node with LayoutNode::element_bits quickly. Returns false if something is wrong with it, or may be.
+inline bool primitive_fits(const LayoutNode& layout, const BufferRange* buffers, Node* node) {
+  std::int64_t bits = 0;
+  if (!checked_multiply(node->length, layout.element_bits, &bits)) return false;
+  if (buffers[1].length < bits / 8 + (bits % 8 != 0)) return false;
+  if (buffers[0].length != 0) return buffers[0].length >= node->length / 8 + (node->length % 8 != 0);
+  if (node->null_count > 0) return false;
+  node->null_count = 0;
+  return true;
+}
+
 inline void check_buffers(const LayoutNode& layout, const BufferRange* buffers, const char* where, Node* node) {
+  if (layout.element_bits != 0 && primitive_fits(layout, buffers, node)) [[likely]]
+    return;
   for (std::uint8_t i = 0; i < layout.type.n_buffers; ++i) {
     const BufferKind kind = layout.type.buffers[i];
     const std::int64_t size = buffers[i].length;
@@ -280,6 +293,8 @@ void Message::batch(const array::Schema& schema, BatchHeader* out) const {
   read_nodes(*batch, schema, where_, out);
   read_buffers(*batch, schema, where_, limits_, is_v4_, out);
   if (is_v4_) drop_bitmaps_of_v4(schema, where_, out);
+  out->buffer_bytes = 0;  // at most the body's length, because buffers don't overlap
+  for (const BufferRange& range : out->buffers) out->buffer_bytes += range.length;
   out->custom_metadata.clear();
   if (root.custom_metadata()) out->custom_metadata = read_metadata(root.custom_metadata(), limits_, where_);
   if (out->codec == Codec::kNone) check_lengths(schema, where_, out);

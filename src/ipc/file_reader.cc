@@ -89,7 +89,8 @@ struct FileReader::Impl {
     }
     // The copied bytes may be partly those of the old file and partly those of a new one.
     if (owner != file.owner && file.check_unchanged) file.check_unchanged();
-    array::RecordBatch batch = assemble(schema, header, views, dictionaries.for_schema(*schema), std::move(owner));
+    array::RecordBatch batch =
+        assemble(schema, header, std::move(views), dictionaries.for_schema(*schema), std::move(owner));
     try {
       if (validation == array::Validation::kFull) {
         // Its dictionaries were checked when they were read.

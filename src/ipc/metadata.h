@@ -44,6 +44,7 @@ struct BatchHeader {
   std::vector<BufferRange> buffers;
   std::vector<std::int64_t> variadic_counts;  ///< As in array::RecordBatch.
   std::int64_t body_length = 0;
+  std::int64_t buffer_bytes = 0;  ///< Sum of the lengths in `buffers`, as the message gives them.
   /// If not kNone, `buffers` are the compressed bytes, each with the length before it; see Decompressor.
   Codec codec = Codec::kNone;
   std::int64_t dictionary_id = -1;  ///< DictionaryBatch only.
@@ -144,10 +145,10 @@ class Encoder {
 
 /// Makes a batch whose buffer i is `buffers[i]` cut to header.buffers[i].length, with the nodes and the custom metadata
 /// of `header`, which came from Message::batch with the same schema. Copies nothing and reads no buffer. `owner` keeps
-/// the memory alive. A validity buffer of length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if
-/// counts or sizes disagree.
+/// the memory alive. A buffer of length 0 becomes an absent one, {nullptr, 0}. Throws InvalidArgumentError if counts or
+/// sizes disagree.
 array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const BatchHeader& header,
-                            const std::vector<array::BufferView>& buffers,
+                            std::vector<array::BufferView> buffers,
                             std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries,
                             std::shared_ptr<const void> owner);
 

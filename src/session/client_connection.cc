@@ -58,11 +58,16 @@ void ClientConnection::request(ByteSpan ticket) {
   }
 }
 
-void ClientConnection::expect(std::size_t addresses) {
+void ClientConnection::make_room(std::size_t addresses) {
   const std::lock_guard lock(mutex_);
-  const std::size_t most = pending_.size() + lent_ + addresses;
-  if (pending_.capacity() < most) pending_.reserve(2 * most);
-  lent_ += addresses;
+  try {
+    const std::size_t room = 2 * owed_.load(std::memory_order_relaxed);
+    pending_.reserve(room);
+    room_ = room;
+  } catch (...) {
+    owed_.fetch_sub(addresses, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 void ClientConnection::free(std::span<const std::uint64_t> addresses) noexcept {
@@ -74,10 +79,10 @@ void ClientConnection::free(std::span<const std::uint64_t> addresses) noexcept {
 // Frees addresses, or keeps them in `pending_`. Returns whether the connection is stuck().
 bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexcept {
   const std::lock_guard lock(mutex_);
-  lent_ -= addresses.size();
   try {
     if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
         send_tagged(connection_->agreement().free_data, std::as_bytes(addresses))) {
+      owed_.fetch_sub(addresses.size(), std::memory_order_relaxed);
       return false;
     }
   } catch (const std::exception&) {
@@ -90,12 +95,12 @@ bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexc
   } catch (const std::exception&) {
     // The server has disconnected, which frees everything.
   }
-  return lent_ == 0 && !pending_.empty();
+  return all_pending();
 }
 
 bool ClientConnection::stuck() noexcept {
   const std::lock_guard lock(mutex_);
-  return lent_ == 0 && !pending_.empty();
+  return all_pending();
 }
 
 void ClientConnection::flush() noexcept {
@@ -126,6 +131,7 @@ void ClientConnection::send_pending() {
     sent += part.size();
   }
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));
+  owed_.fetch_sub(sent, std::memory_order_relaxed);
 }
 
 }  // namespace crossdock::session

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,11 @@ class ClientConnection {
   /// if the server doesn't read.
   void request(ByteSpan ticket);
   /// Called before a batch takes over addresses: makes room for all that may have to wait in free(). Throws
-  /// std::bad_alloc.
-  void expect(std::size_t addresses);
+  /// std::bad_alloc. Called by the reader only.
+  void expect(std::size_t addresses) {
+    if (owed_.fetch_add(addresses, std::memory_order_relaxed) + addresses > room_) [[unlikely]]
+      make_room(addresses);
+  }
   /// Frees addresses that a batch no longer needs. Never blocks, never throws. Addresses that don't fit into the ring
   /// are sent by the next call. After the last batch, there may be no next call: a connection that waits in its pool
   /// with unsent addresses is then closed, and closing it frees everything. Does nothing in a forked child: the leases
@@ -63,6 +67,10 @@ class ClientConnection {
   const ForkGuard& made_in() const noexcept { return made_in_; }
 
  private:
+  void make_room(std::size_t addresses);
+  bool all_pending() const noexcept {
+    return !pending_.empty() && pending_.size() == owed_.load(std::memory_order_relaxed);
+  }
   bool hand_over(std::span<const std::uint64_t> addresses) noexcept;
   void send_pending();
   bool send_tagged(std::uint64_t tag, ByteSpan bytes);
@@ -72,10 +80,11 @@ class ClientConnection {
   std::unique_ptr<transport::Connection> connection_;
   std::string where_;
   const std::weak_ptr<ClientPool> pool_;
-  WireObserver observer_;  // set between streams, under the mutex; only read otherwise
-  std::mutex mutex_;       // guards the sending half and the members below
+  WireObserver observer_;             // set between streams, under the mutex; only read otherwise
+  std::atomic<std::size_t> owed_{0};  // addresses expected and not sent
+  std::size_t room_ = 0;              // addresses for which `pending_` has capacity; of the reader
+  std::mutex mutex_;                  // guards the sending half, `pending_`, and each decrease of `owed_`
   std::vector<std::uint64_t> pending_;
-  std::size_t lent_ = 0;  // addresses expected and not freed
 };
 
 /// Keeps the memory of one received batch alive: its regions, and the addresses that are freed when the batch is
@@ -86,7 +95,7 @@ class BatchLease {
   BatchLease(const BatchLease&) = delete;
   BatchLease& operator=(const BatchLease&) = delete;
   ~BatchLease() {
-    if (n_addresses_ > 0) connection_->free(addresses());
+    if (n_addresses_ > 0) connection_->free({first(), n_addresses_});
   }
 
   /// Keeps a region alive and returns it.
@@ -100,15 +109,16 @@ class BatchLease {
     const auto contains = [&](const auto& region) { return region->contains(address, length); };
     return (last_ && contains(last_)) || std::ranges::any_of(others_, contains);
   }
-  /// Takes over the addresses of a body. Call it once. Absent buffers have no address. Throws std::bad_alloc, and then
-  /// has taken none.
-  void take_over(std::span<const dissociated::RemoteBuffer> buffers) {
-    if (buffers.size() > few_.size()) many_.resize(buffers.size());
-    std::uint64_t* const to = many_.empty() ? few_.data() : many_.data();
-    std::size_t n = 0;
-    for (const dissociated::RemoteBuffer& buffer : buffers) {
-      if (buffer.address != 0) to[n++] = buffer.address;
-    }
+  /// Returns memory for up to `most` addresses of a body. Throws std::bad_alloc.
+  std::uint64_t* begin(std::size_t most) {
+    if (most > few_.size()) [[unlikely]]
+      many_.resize(most);
+    return first();
+  }
+  /// Takes over the addresses that were written there, the last of them before `end`. Call it once. Throws
+  /// std::bad_alloc, and then has taken none.
+  void take_over(const std::uint64_t* end) {
+    const auto n = static_cast<std::size_t>(end - first());
     connection_->expect(n);
     n_addresses_ = n;
   }
@@ -116,14 +126,12 @@ class BatchLease {
   void abandon() noexcept { n_addresses_ = 0; }
 
  private:
-  std::span<const std::uint64_t> addresses() const noexcept {
-    return {many_.empty() ? few_.data() : many_.data(), n_addresses_};
-  }
+  std::uint64_t* first() noexcept { return many_.empty() ? few_.data() : many_.data(); }
 
   std::shared_ptr<ClientConnection> connection_;
   std::shared_ptr<const transport::PeerRegion> last_;  // most batches are in one region: no vector needed
   std::vector<std::shared_ptr<const transport::PeerRegion>> others_;
-  std::size_t n_addresses_ = 0;
+  std::size_t n_addresses_ = 0;        // taken over
   std::array<std::uint64_t, 32> few_;  // so that most batches need no vector
   std::vector<std::uint64_t> many_;
 };

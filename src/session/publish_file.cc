@@ -72,7 +72,8 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     }
     // Only nodes and sizes are encoded: dictionaries are separate messages, as in the file.
     std::vector<std::shared_ptr<const array::RecordBatch>> dictionaries(schema->dictionaries().size());
-    const array::RecordBatch batch = ipc::assemble(std::move(schema), header, views, std::move(dictionaries), nullptr);
+    const array::RecordBatch batch =
+        ipc::assemble(std::move(schema), header, std::move(views), std::move(dictionaries), nullptr);
     builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta) : encoder.record_batch(batch),
                 true, remote, is_dictionary ? 0 : batch.num_rows);
   }

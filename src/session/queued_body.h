@@ -24,6 +24,7 @@ struct BatchBody {
   std::shared_ptr<const array::Schema> schema;
   bool selected = false;  ///< `schema` has the selected columns only.
   ipc::BatchHeader header;
+  bool header_is_read = false;  ///< `header` is what the message says, also for the next message if it repeats.
   std::vector<array::BufferView> views;
   std::shared_ptr<const void> owner;         ///< Of the memory of `views`.
   std::shared_ptr<device::Context> context;  ///< Of the device that the memory is on; null: the host.

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "array/sizes.h"
@@ -55,6 +56,15 @@ bool needs_no_look_inside(const array::Schema& schema) {
            });
   });
 }
+
+/// Converts to what a function returns: std::optional::emplace() then makes the value in its place, and moves nothing.
+template <typename F>
+struct MadeBy {
+  F make;
+  operator std::invoke_result_t<F>() const { return make(); }
+};
+template <typename F>
+MadeBy(F) -> MadeBy<F>;
 
 }  // namespace
 
@@ -182,12 +192,14 @@ void Reader::Impl::finish(const dissociated::Receiver::Item& item) {
   data_connection.reset();
 }
 
-// Reads the header of a message with a body into `current`.
-void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
+// Reads the header of a message with a body into `current`, unless it is there from the message before.
+inline void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
   current.kind = item.message_kind;
   current.sequence = item.sequence;
   current.selected = false;
   current.context = nullptr;
+  if (item.repeats && current.header_is_read) return;
+  current.header_is_read = false;
   switch (item.message_kind) {
     case ipc::MessageKind::kRecordBatch:
       if (current.schema != schema) current.schema = schema;
@@ -206,12 +218,12 @@ void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
                                  "\" sends a message that is neither a record batch nor a dictionary");
   }
   item.message->batch(*current.schema, &current.header);
-  current.views.resize(current.header.buffers.size());
+  current.header_is_read = current.header.codec == ipc::Codec::kNone;  // decompressing changes it
 }
 
 // Decodes a message: stores a dictionary, or sets `*out` to a batch, unless the body must wait for its turn. Returns
 // false if the region of its memory isn't announced yet.
-bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
+inline bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::optional<array::RecordBatch>* out) {
   begin_body(item);
   std::shared_ptr<BatchLease> unread;
   if (!locate(item, &unread)) return false;
@@ -238,7 +250,7 @@ void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordB
 }
 
 // Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
-void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
+inline void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
   assemble(body, out);
   if (body->kind == ipc::MessageKind::kDictionaryBatch) {
     if (body->header.is_delta && body->context) {
@@ -252,12 +264,14 @@ void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out
     bring_to_device(&**out);
 }
 
-void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordBatch>* out) {
+inline void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordBatch>* out) {
   const array::Schema& of = *body->schema;
   if (!body->context) [[likely]]
     body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
-  array::RecordBatch& batch = out->emplace(
-      ipc::assemble(body->schema, body->header, body->views, dictionaries.for_schema(of), std::move(body->owner)));
+  array::RecordBatch& batch = out->emplace(MadeBy{[&] {
+    return ipc::assemble(body->schema, body->header, std::move(body->views), dictionaries.for_schema(of),
+                         std::move(body->owner));
+  }});
   if (body->context || !batch.dictionaries.empty()) [[unlikely]]
     put_in_place(*body, &batch);
   if (full) {
@@ -280,7 +294,8 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
       dictionary = std::move(moved);
       continue;
     }
-    const bool nowhere = std::ranges::all_of(body.views, [](const array::BufferView& view) { return view.size == 0; });
+    const bool nowhere =
+        std::ranges::all_of(batch->buffers, [](const array::BufferView& view) { return view.size == 0; });
     if (!nowhere) {
       throw ProtocolError("a batch of the stream \"" + name + "\" is on " + device::to_string(batch->device) +
                           ", but its dictionary is on " + device::to_string(dictionary->device));
@@ -296,7 +311,7 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
         (options.validation ? "was asked for" : "metadata of another user or machine is by default") +
         ": choose the validation of the structure, or get the stream on the host");
   }
-  for (const array::BufferView& view : body.views) {
+  for (const array::BufferView& view : batch->buffers) {
     if (reinterpret_cast<std::uintptr_t>(view.data) % kBufferAlignment == 0) continue;
     throw ProtocolError("a buffer of the stream \"" + name + "\" on " + device::to_string(batch->device) +
                         " isn't aligned to 64 bytes");
@@ -322,7 +337,7 @@ void Reader::Impl::show(const BatchBody& body, ByteSpan metadata, dissociated::B
 // Finds the memory of the body in `current`: sets its views and its owner. If the memory must be read, sets `*unread`
 // to the lease of it instead of the owner. Returns false if a region isn't announced yet; then no address was taken
 // over. Reads no data of the buffers.
-bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread) {
+inline bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread) {
   const ipc::BatchHeader& header = current.header;
   if (item.body_type != dissociated::BodyType::kRemote) {
     if (header.codec != ipc::Codec::kNone) {
@@ -337,22 +352,28 @@ bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_p
     throw ProtocolError("the stream \"" + name +
                         "\" sends a compressed body by address; only bodies that are sent by value may be compressed");
   }
-  dissociated::read_remote_body(item.body, &remote);
+  const std::uint64_t total = dissociated::copy_remote_body(item.body, &remote);
   if (remote.size() != header.buffers.size()) {
     throw ProtocolError("a body has " + std::to_string(remote.size()) + " buffers, but its metadata has " +
                         std::to_string(header.buffers.size()));
   }
   auto lease = std::make_shared<BatchLease>(data_connection ? data_connection : connection);
+  std::uint64_t* held = lease->begin(remote.size());
   bool mapped = true;
   try {
-    if (!view_remote(lease.get(), &mapped)) return false;
+    if (!view_remote(total, lease.get(), &held, &mapped)) return false;
   } catch (const InterruptedError&) {
     throw;  // no address was taken over: next() can try again
   } catch (...) {
-    lease->take_over(remote);  // frees the addresses later, even though something is wrong with them
+    // Frees the addresses later, even though something is wrong with them.
+    held = lease->begin(remote.size());
+    for (const dissociated::RemoteBuffer& buffer : remote) {
+      if (buffer.address != 0) *held++ = buffer.address;
+    }
+    lease->take_over(held);
     throw;
   }
-  lease->take_over(remote);
+  lease->take_over(held);
   if (mapped) [[likely]] {
     current.owner = std::move(lease);
   } else {
@@ -361,42 +382,62 @@ bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::shared_p
   return true;
 }
 
-// Looks up the memory of each buffer, and checks it. Returns false if a region isn't announced yet. Views of memory
-// that must be read are set later.
-bool Reader::Impl::view_remote(BatchLease* lease, bool* mapped) {
-  std::uint64_t base = 0;  // of the region that the last buffer was in
+// Looks up the memory of each buffer, and checks it, and the body. Writes the addresses to `*held`. Returns false if a
+// region isn't announced yet. Views of memory that must be read are set later.
+inline bool Reader::Impl::view_remote(std::uint64_t total, BatchLease* lease, std::uint64_t** held, bool* mapped) {
+  std::uint64_t* to = *held;
+  current.views = std::vector<array::BufferView>(remote.size());
+  array::BufferView* view = current.views.data();
+  const ipc::BufferRange* range = current.header.buffers.data();
+  std::uint64_t base = 0;  // of the region that the last buffer was in: most bodies are in one
   std::uint64_t size = 0;
   std::uintptr_t here = 0;
-  for (std::size_t i = 0; i < remote.size(); ++i) {
-    const dissociated::RemoteBuffer& buffer = remote[i];
-    const std::int64_t length = current.header.buffers[i].length;
-    if (buffer.length != static_cast<std::uint64_t>(length)) [[unlikely]] {
-      throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(buffer.length) +
-                          " bytes, but its metadata says " + std::to_string(length));
-    }
-    if (buffer.length == 0) {
-      current.views[i] = {};
-      continue;
-    }
-    if (buffer.address - base >= size || buffer.length > size - (buffer.address - base)) [[unlikely]] {
-      std::shared_ptr<const transport::PeerRegion> found = this->region(buffer.address);
-      if (!found) return false;
-      if (!found->contains(buffer.address, buffer.length)) {
-        throw ProtocolError("buffer " + std::to_string(i) +
-                            " of a body is outside its region: " + std::to_string(buffer.length) + " bytes at " +
-                            std::to_string(buffer.address - found->base) + " of " + std::to_string(found->size));
+  for (const dissociated::RemoteBuffer& buffer : remote) {
+    const auto [address, length] = buffer;
+    if (length != static_cast<std::uint64_t>(range->length)) [[unlikely]]
+      fail_length(static_cast<std::size_t>(&buffer - remote.data()), total);
+    if (length != 0) {
+      if (address - base >= size || length > size - (address - base)) [[unlikely]] {
+        const transport::PeerRegion* const in = enter_region(static_cast<std::size_t>(&buffer - remote.data()), lease);
+        if (in == nullptr) return false;
+        base = in->base;
+        size = in->size;
+        here = reinterpret_cast<std::uintptr_t>(in->here);
+        *mapped = *mapped && in->mapped != nullptr;
       }
-      const transport::PeerRegion& region = lease->add(std::move(found));
-      base = region.base;
-      size = region.size;
-      here = reinterpret_cast<std::uintptr_t>(region.here);
-      if (region.context != current.context) [[unlikely]]
-        set_place(region.context, i);
-      *mapped = *mapped && region.mapped != nullptr;
+      *view = {reinterpret_cast<const void*>(here + (address - base)), static_cast<std::int64_t>(length)};
+      *to = address;
+      to += address != 0;
+    } else if (address != 0) [[unlikely]] {
+      dissociated::check_remote_body(remote, total);
     }
-    current.views[i] = {reinterpret_cast<const void*>(here + (buffer.address - base)), length};
+    ++view;
+    ++range;
   }
+  *held = to;
+  // All lengths are the header's, and so is their sum.
+  if (total != static_cast<std::uint64_t>(current.header.buffer_bytes)) dissociated::check_remote_body(remote, total);
   return true;
+}
+
+void Reader::Impl::fail_length(std::size_t i, std::uint64_t total) const {
+  dissociated::check_remote_body(remote, total);  // which says more about a body that is wrong in itself
+  throw ProtocolError("buffer " + std::to_string(i) + " of a body has " + std::to_string(remote[i].length) +
+                      " bytes, but its metadata says " + std::to_string(current.header.buffers[i].length));
+}
+
+// Finds the region that the i-th buffer is in. Returns null if it isn't announced yet.
+const transport::PeerRegion* Reader::Impl::enter_region(std::size_t i, BatchLease* lease) {
+  const auto [address, length] = remote[i];
+  std::shared_ptr<const transport::PeerRegion> found = region(address);
+  if (!found) return nullptr;
+  if (!found->contains(address, length)) {
+    throw ProtocolError("buffer " + std::to_string(i) + " of a body is outside its region: " + std::to_string(length) +
+                        " bytes at " + std::to_string(address - found->base) + " of " + std::to_string(found->size));
+  }
+  if (found->context != current.context) [[unlikely]]
+    set_place(found->context, i);
+  return &lease->add(std::move(found));
 }
 
 // Records that a body's i-th buffer is on another device than those before it: none may be before it.
@@ -436,6 +477,7 @@ void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
     if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
     base = memory;
   }
+  current.views.resize(current.header.buffers.size());
   for (std::size_t i = 0; i < current.header.buffers.size(); ++i) {
     const ipc::BufferRange& range = current.header.buffers[i];
     current.views[i] = range.length == 0 ? array::BufferView{} : array::BufferView{base + range.offset, range.length};
@@ -518,7 +560,7 @@ void Reader::Impl::check_deadline(std::int64_t deadline) {
 
 // Takes the next message if it has arrived and there is room for its body. Sets `*out` if it is a batch whose memory is
 // there. Returns false if nothing was taken.
-bool Reader::Impl::take(std::optional<array::RecordBatch>* out) {
+inline bool Reader::Impl::take(std::optional<array::RecordBatch>* out) {
   if (!queued.has_room()) return false;
   const dissociated::Receiver::Item* item = nullptr;
   try {

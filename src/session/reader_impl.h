@@ -90,7 +90,9 @@ struct Reader::Impl {
   void show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
             std::span<const dissociated::RemoteBuffer> addresses);
   bool locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread);
-  bool view_remote(BatchLease* lease, bool* mapped);
+  bool view_remote(std::uint64_t total, BatchLease* lease, std::uint64_t** held, bool* mapped);
+  [[noreturn]] void fail_length(std::size_t i, std::uint64_t total) const;
+  const transport::PeerRegion* enter_region(std::size_t i, BatchLease* lease);
   std::shared_ptr<const transport::PeerRegion> region(std::uint64_t address);
   void view_packed(const dissociated::Receiver::Item& item);
   void enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread);

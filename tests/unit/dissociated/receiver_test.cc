@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 
 #include "crossdock/core/error.h"
 #include "stream_support.h"
@@ -81,6 +82,47 @@ TEST_F(ReceiverTest, TakesABodyBeforeItsMetadata) {
   EXPECT_EQ(receiver_.next(), nullptr);
   receiver_.on_untagged(make_.batch(1));
   expect_message(receiver_, 1);
+}
+
+// A reader keeps what it has read from metadata that comes again.
+TEST_F(ReceiverTest, SaysWhichMetadataIsThatOfTheMessageBefore) {
+  begin(receiver_);
+  const auto repeats = [&](std::uint32_t sequence, const std::vector<std::byte>& message) {
+    receiver_.on_untagged(message);
+    receiver_.on_tagged(make_.remote_tag(sequence), make_.remote(sequence));
+    const Item* item = receiver_.next();
+    if (item == nullptr) throw std::logic_error("the message isn't complete");
+    EXPECT_EQ(item->sequence, sequence);
+    EXPECT_EQ(to_vector(item->metadata), to_vector(ByteSpan(message).subspan(kPrefixSize)));
+    EXPECT_EQ(item->message->body_length(), 64);
+    return item->repeats;
+  };
+  EXPECT_FALSE(repeats(1, make_.batch(1)));
+  EXPECT_TRUE(repeats(2, make_.batch(2)));
+  EXPECT_TRUE(repeats(3, make_.batch(3)));
+  EXPECT_FALSE(repeats(4, make_.batch(4, 2)));  // as long as the one before, and different
+  EXPECT_FALSE(repeats(5, make_.batch(5, 3)));
+  EXPECT_FALSE(repeats(6, make_.dictionary(6)));
+  EXPECT_TRUE(repeats(7, make_.dictionary(7)));
+  EXPECT_FALSE(repeats(8, make_.batch(8)));
+}
+
+TEST_F(ReceiverTest, MetadataThatComesEarlyIsReadInItsTurn) {
+  begin(receiver_);
+  receiver_.on_untagged(make_.batch(2, 2));
+  receiver_.on_untagged(make_.batch(1));
+  receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
+  receiver_.on_tagged(make_.remote_tag(2), make_.remote(2));
+  receiver_.on_tagged(make_.remote_tag(3), make_.remote(3));
+  expect_message(receiver_, 1);
+  const Item* item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_FALSE(item->repeats);
+  EXPECT_EQ(to_vector(item->metadata), to_vector(ByteSpan(make_.batch(2, 2)).subspan(kPrefixSize)));
+  receiver_.on_untagged(make_.batch(3, 2));
+  item = receiver_.next();
+  ASSERT_NE(item, nullptr);
+  EXPECT_TRUE(item->repeats);
 }
 
 TEST_F(ReceiverTest, DictionaryBatchesHaveBodiesToo) {

@@ -492,6 +492,7 @@ struct Truth {
   ipc::Encoder encoder;
   std::shared_ptr<const device::Region> region;
   std::vector<RemoteBuffer> remote;
+  std::uint64_t too_much = 0;  // in the total of a body
 
   Truth() {
     device::RegionWriter writer("test");
@@ -519,6 +520,7 @@ struct Truth {
   void body(transport::Connection& c, std::uint32_t number = 1) {
     std::vector<std::byte> bytes;
     dissociated::write_remote_body(remote, &bytes);
+    store_le(bytes.data(), load_le<std::uint64_t>(bytes.data()) + too_much);
     c.send_tagged(dissociated::write_tag(number, dissociated::BodyType::kRemote), bytes, {});
   }
   static void end(transport::Connection& c, std::uint32_t number) {
@@ -563,6 +565,8 @@ TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
       {"a buffer too many", [](Truth& t) { t.remote.push_back(t.remote[1]); }},
       {"a buffer too few", [](Truth& t) { t.remote.pop_back(); }},
       {"no buffers", [](Truth& t) { t.remote.clear(); }},
+      {"a total that isn't the sum", [](Truth& t) { t.too_much = 8; }},
+      {"an address without a length", [](Truth& t) { t.remote[0].address = t.remote[1].address; }},
       {"numbers where offsets belong", [](Truth& t) { t.remote[3].address = t.remote[4].address; }},
       {"fewer values than rows",
        [](Truth& t) {
@@ -587,6 +591,20 @@ TEST_F(HostileTest, AServerThatLiesIsFoundOutBeforeAByteIsRead) {
                 }),
                 ::testing::AnyOf("ProtocolError", "InvalidDataError"))
         << what;
+    // The same after a batch that is as it should be, whose metadata repeats.
+    EXPECT_THAT(outcome_of([&, &lie = lie](auto& c) {
+                  Truth truth;
+                  c.announce(7, truth.region);
+                  truth.schema(c);
+                  truth.record_batch(c);
+                  truth.body(c);
+                  lie(truth);
+                  truth.record_batch(c, 2);
+                  truth.body(c, 2);
+                  Truth::end(c, 3);
+                }),
+                ::testing::AnyOf("ProtocolError", "InvalidDataError"))
+        << what << ", in the second batch";
   }
 }
 
