@@ -25,7 +25,8 @@ class Client:
         or from two that publish the same data under the same names. Live streams need a single server.
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
     users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
-    token: over tcp, ucx and fabric, the secret that the server demands. Over shm the user ids decide, and it isn't used.
+    token: over tcp, ucx and fabric, the secret that the server demands. Over shm the user ids decide, and it isn't
+        used.
     way: how the bodies of batches arrive: "map" (the server's memory itself), "message" (the bytes are sent, into
         memory of this process) or "read" (this process reads what it wants of the server's memory). None: the best way
         that both ends have. A way that the transport lacks raises `UnsupportedError`, as does `get()` for a stream that

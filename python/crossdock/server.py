@@ -80,9 +80,9 @@ class Server:
     wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
         core), "auto" spins for a short time before it sleeps.
     users: ids of users that may connect beside the own user, or "any".
-    token: over tcp, ucx and fabric, a secret that clients must know. They prove that they know it; it is never sent. None:
-        every client that reaches the port is served. Over shm the user id decides, and no token is demanded; a token
-        without any other URI raises `InvalidArgumentError`.
+    token: over tcp, ucx and fabric, a secret that clients must know. They prove that they know it; it is never sent.
+        None: every client that reaches the port is served. Over shm the user id decides, and no token is demanded; a
+        token without any other URI raises `InvalidArgumentError`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
         it is rejected (`HandshakeError`). False: never.
@@ -126,8 +126,8 @@ class Server:
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
         if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
             raise InvalidArgumentError(
-                "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: leave "
-                "token out; users names the users that may connect"
+                "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: "
+                "leave token out; users names the users that may connect"
             )
         self._stable = _checked_stability(stable)
         options = _native.ServerOptions()

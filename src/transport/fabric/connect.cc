@@ -56,15 +56,17 @@ class Connecting {
   net::RecordReader reader_;
   std::unique_ptr<Endpoint> endpoint_;
   net::EndpointOffer server_;
-  bool opened_ = false;
 };
 
 std::unique_ptr<Connection> Connecting::run(const Deadline& deadline) {
   // A server that rejects at once has already answered and closed the connection. Its answer is a better error than a
   // failure to send, which is therefore ignored.
   net::send_record(socket_, handshake_.opening());
-  while (!handshake_.complete()) {
-    if (std::optional<std::vector<std::byte>> record = net::next_record(socket_, reader_, where_)) {
+  // Without an endpoint there is an error to report.
+  while (!handshake_.complete() || (endpoint_ != nullptr && !endpoint_->opened())) {
+    std::optional<std::vector<std::byte>> record;
+    if (!handshake_.complete()) record = net::next_record(socket_, reader_, where_);
+    if (record) {
       take(*std::move(record));
     } else {
       wait(deadline);
@@ -103,7 +105,9 @@ void Connecting::open(const net::EndpointOffer& server) {
   wishes_.ways = agreed_ways(wishes_.ways & own_ways(options_), Ways::from_bits(server.ways), where_);
   endpoint_ = std::make_unique<Endpoint>(domains_.beside(socket_.get()));
   endpoint_->set_peer(with_port(peer_address(socket_.get()), server.port));
-  net::send_record(socket_, encode(net::EndpointOffer{.opening = random_number(),
+  const std::uint64_t opening = random_number();
+  endpoint_->await_opening(opening);
+  net::send_record(socket_, encode(net::EndpointOffer{.opening = opening,
                                                       .ways = wishes_.ways.bits(),
                                                       .wants_parts = wishes_.wants_parts,
                                                       .port = endpoint_->port(),
@@ -120,7 +124,7 @@ void Connecting::wait(const Deadline& deadline) {
   try {
     const int slice_ms = deadline.slice();
     endpoint_->progress();
-    if (!opened_) opened_ = endpoint_->send_opening(server_.opening);
+    endpoint_->send_opening(server_.opening);
     if (const auto& failure = endpoint_->failure()) {
       throw ConnectionError("connecting to " + its + " failed: " + endpoint_->domain().library().text(failure->error));
     }

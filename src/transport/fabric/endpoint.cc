@@ -107,17 +107,17 @@ bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint
 }
 
 void Endpoint::await_opening(std::uint64_t tag) {
-  opening_ = std::make_unique<Opening>(Operation::Kind::kReceive);
-  if (!receive(&opening_->bytes, sizeof opening_->bytes, tag, *opening_)) {
+  if (!receive(&its_opening_.bytes, sizeof its_opening_.bytes, tag, its_opening_)) {
     throw ResourceError("fabric: a new endpoint has no room for a receive");
   }
   receiving_ = 0;  // too short to come as a read
 }
 
 bool Endpoint::send_opening(std::uint64_t tag) {
-  if (opening_ == nullptr) opening_ = std::make_unique<Opening>(Operation::Kind::kSend);
-  const iovec part{&opening_->bytes, sizeof opening_->bytes};
-  return send({&part, 1}, tag, *opening_);
+  if (own_opening_.begun) return true;
+  const iovec part{&own_opening_.bytes, sizeof own_opening_.bytes};
+  own_opening_.begun = send({&part, 1}, tag, own_opening_);
+  return own_opening_.begun;
 }
 
 std::size_t Endpoint::progress() {
@@ -132,7 +132,7 @@ std::size_t Endpoint::progress() {
         const fi_cq_tagged_entry& entry = entries[static_cast<std::size_t>(i)];
         if (entry.op_context == nullptr) continue;
         Operation& ended = *operation_of(entry.op_context);
-        if (ended.kind_ != Operation::Kind::kSend && &ended != opening_.get()) --receiving_;
+        if (ended.kind_ != Operation::Kind::kSend && &ended != &its_opening_) --receiving_;
         ended.on_done(entry.len);
       }
       n += static_cast<std::size_t>(got);

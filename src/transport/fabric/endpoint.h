@@ -77,12 +77,14 @@ class Endpoint {
   /// Reads the peer's memory.
   bool read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation);
 
-  /// Waits for the peer's opening message, which has this tag: opened() is true once it has come. Called once.
+  /// Waits for the peer's opening message, which has this tag. Called once.
   void await_opening(std::uint64_t tag);
-  /// Sends the opening message, which the peer awaits with this tag. Returns false if the endpoints aren't connected
-  /// yet: try again after progress(). Throws likewise.
+  bool received_opening() const noexcept { return its_opening_.done; }
+  /// Sends the opening message, which the peer awaits with this tag, unless it was sent. Returns false if the endpoints
+  /// aren't connected yet: try again after progress(). Throws likewise.
   bool send_opening(std::uint64_t tag);
-  bool opened() const noexcept { return opening_ != nullptr && opening_->done; }
+  /// Whether both openings have arrived.
+  bool opened() const noexcept { return its_opening_.done && own_opening_.done; }
 
   /// Makes progress, and tells operations that they have ended, a bounded number. Returns how many. Throws SystemError.
   std::size_t progress();
@@ -98,6 +100,7 @@ class Endpoint {
   struct Opening final : Operation {
     using Operation::Operation;
     void on_done(std::size_t) noexcept override { done = true; }
+    bool begun = false;
     bool done = false;
     std::uint64_t bytes = 0;
   };
@@ -106,7 +109,8 @@ class Endpoint {
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;
-  std::unique_ptr<Opening> opening_;
+  Opening its_opening_{Operation::Kind::kReceive};
+  Opening own_opening_{Operation::Kind::kSend};
   // In this order: an endpoint is closed before what it is bound to.
   Owned<fid_av> peers_;
   Owned<fid_cq> completions_;

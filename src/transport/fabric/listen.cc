@@ -44,8 +44,8 @@ class FabricServerSocket final : public net::StreamServerSocket {
   const net::Welcome welcome_;  // without a proof
 };
 
-/// The handshake with a client: its opening and the proofs, the endpoints of both, and a greeting from one to the
-/// other.
+/// The handshake with a client: its opening and the proofs, the endpoints of both, and an opening message from each to
+/// the other.
 class FabricServerSocket::Handshake final : public PendingHandshake {
  public:
   Handshake(FabricServerSocket& server, UniqueFd socket, const SocketAddress& peer, const std::string& where);
@@ -113,7 +113,8 @@ PendingHandshake::State FabricServerSocket::Handshake::read() {
   if (const auto& failure = endpoint_->failure()) {
     throw ConnectionError("the endpoints don't connect: " + endpoint_->domain().library().text(failure->error));
   }
-  return has_offer_ && endpoint_->opened() ? State::kReady : State::kWaiting;
+  if (has_offer_ && endpoint_->received_opening()) endpoint_->send_opening(client_.opening);
+  return endpoint_->opened() ? State::kReady : State::kWaiting;
 }
 
 PendingHandshake::State FabricServerSocket::Handshake::take(std::vector<std::byte> record) {

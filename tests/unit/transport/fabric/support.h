@@ -137,6 +137,7 @@ class RawEnd {
     if (!decode(answer, &its)) return;
     endpoint = std::make_unique<Endpoint>(domains().beside(socket_->get()));
     endpoint->set_peer(with_port(peer_address(socket_->get()), its.port));
+    endpoint->await_opening(7);
     net::EndpointOffer own{
         .opening = 7, .ways = Ways::from_bits(its.ways).bits(), .port = endpoint->port(), .provider = its.provider};
     if (change) change(own);
@@ -166,7 +167,7 @@ class RawEnd {
     const Bytes answer = record();
     if (!decode(answer, &its)) throw std::runtime_error("no offer");
     endpoint->set_peer(with_port(peer_address(socket_->get()), its.port));
-    run([&] { return endpoint->opened(); });
+    run([&] { return endpoint->received_opening() && endpoint->send_opening(its.opening) && endpoint->opened(); });
     net::send_record(
         *socket_,
         encode(net::Welcome{
@@ -174,11 +175,7 @@ class RawEnd {
   }
   /// For a client: connects the endpoints, and returns the server's answer.
   Bytes open() {
-    bool sent = false;
-    run([&] {
-      if (!sent) sent = endpoint->send_opening(opening_);
-      return sent;
-    });
+    run([&] { return endpoint->send_opening(opening_) && endpoint->opened(); });
     return record();
   }
 
