@@ -128,6 +128,8 @@ struct FabricOptions {
   int handshake_timeout_ms = 5000;
   /// Bytes that send() may copy and keep while the link is full, for one connection.
   std::size_t queue_bytes = 256 << 10;
+  int send_buffer = 0;     ///< SO_SNDBUF of the link, bytes; 0: the system's, which grows as needed.
+  int receive_buffer = 0;  ///< SO_RCVBUF of the link, bytes; 0: the system's, which grows as needed.
   /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
   std::string advertised_host = {};
   /// Paths of libfabric's library to try before the system's.

@@ -25,6 +25,8 @@ constexpr std::size_t kMaxArrived = 64;
 constexpr std::size_t kMaxReads = 64;
 /// Turns for what has arrived before the peer said goodbye: the library has it, and takes several turns to tell.
 constexpr int kLastTurns = 100;
+/// Turns for events of libfabric's own, which are no news for us.
+constexpr int kSleepTurns = 100;
 constexpr int kNumberShift = 48;
 constexpr std::chrono::milliseconds kHookInterval{100};
 /// How long the link is watched to learn whether a read failed because the peer is gone, which its system tells at
@@ -56,6 +58,8 @@ FabricConnection::FabricConnection(UniqueFd socket, std::unique_ptr<Endpoint> en
       next_tag_(random_number()),
       body_memory_(pool()) {
   watch(traffic_->descriptor());
+  for (int turn = 0; turn < kSleepTurns && !traffic_->may_sleep(); ++turn) {
+  }
 }
 
 FabricConnection::~FabricConnection() {
@@ -405,7 +409,9 @@ bool FabricConnection::readable() const {
 
 bool FabricConnection::prepare_sleep() {
   if (!StreamConnection::prepare_sleep()) return false;
-  if (traffic_->may_sleep() && !has_other_news()) return true;
+  for (int turn = 0; turn < kSleepTurns && !has_other_news(); ++turn) {
+    if (traffic_->may_sleep()) return true;
+  }
   wake();
   return false;
 }

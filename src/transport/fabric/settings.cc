@@ -13,6 +13,9 @@ namespace crossdock::transport::fabric {
 
 void check_options(const FabricOptions& options) {
   net::check_limits(options, "FabricOptions");
+  if (options.send_buffer < 0 || options.receive_buffer < 0) {
+    throw InvalidArgumentError("FabricOptions::send_buffer and receive_buffer can't be negative");
+  }
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgumentError("FabricOptions::provider is \"" + options.provider + "\": " + why);
   };
@@ -30,7 +33,10 @@ void check_options(const FabricOptions& options) {
 }
 
 net::SocketOptions socket_options(const FabricOptions& options) noexcept {
-  return {.keepalive_s = options.keepalive_s, .user_timeout_ms = options.user_timeout_ms};
+  return {.send_buffer = options.send_buffer,
+          .receive_buffer = options.receive_buffer,
+          .keepalive_s = options.keepalive_s,
+          .user_timeout_ms = options.user_timeout_ms};
 }
 
 net::StreamLimits stream_limits(const FabricOptions& options) noexcept {

@@ -37,7 +37,10 @@ Implementation fabric(std::string name, std::string address, std::string token) 
     FabricOptions options;
     options.max_message = options.max_request = wishes.max_message;
     options.token = token;
-    if (wishes.small_queue) options.queue_bytes = 0;
+    if (wishes.small_queue) {
+      options.queue_bytes = 0;
+      options.send_buffer = options.receive_buffer = 256 << 10;
+    }
     const auto listener =
         fabric_listen(address, wishes.agreement.want_data, wishes.agreement.free_data, options, nullptr);
     const std::string uri = listener->uri();
