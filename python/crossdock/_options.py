@@ -7,9 +7,13 @@ import math
 import operator
 import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from crossdock import _native
 from crossdock.errors import InvalidArgumentError, UriError
+
+if TYPE_CHECKING:
+    from crossdock._typing import NetworkAbout
 
 _MAX_MS = 2**31 - 1
 
@@ -33,7 +37,7 @@ def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) ->
     return number
 
 
-def _ucx_libraries() -> list[str]:
+def ucx_libraries() -> list[str]:
     """Returns the paths of UCX's library in the package libucx (of libucx-cu12 and others), which isn't imported."""
     spec = importlib.util.find_spec("libucx")
     folders = () if spec is None else spec.submodule_search_locations or ()
@@ -43,6 +47,11 @@ def _ucx_libraries() -> list[str]:
 def fabric_provider() -> str | None:
     """Returns libfabric's provider that the environment names; None: the library's default."""
     return os.environ.get("CROSSDOCK_FABRIC_PROVIDER") or None
+
+
+def networks() -> list[NetworkAbout]:
+    """Returns what is known of each library of a network: whether it was found, and what was tried."""
+    return _native.networks(fabric_provider(), ucx_libraries())
 
 
 def transports(users: str | Iterable[int] | None, token: str | None, checksum: bool | None) -> _native.TransportOptions:
@@ -63,7 +72,7 @@ def transports(users: str | Iterable[int] | None, token: str | None, checksum: b
         raise InvalidArgumentError("a token must have 1 to 1024 bytes")
     if not isinstance(checksum, bool | None):
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
-    return _native.TransportOptions(any_user, ids, token or "", checksum, _ucx_libraries(), fabric_provider())
+    return _native.TransportOptions(any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider())
 
 
 def checked_uri(uri: str) -> str:

@@ -84,7 +84,7 @@ class NetworkAbout(TypedDict):
     found: bool
     library: str
     version: str
-    provider: str
+    provider: NotRequired[str]  # of libfabric
     tried: list[str]
 
 

@@ -22,8 +22,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crossdock as xd
-from crossdock import _inspect, _native
-from crossdock._options import fabric_provider
+from crossdock import _inspect, _native, _options
 from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
@@ -758,7 +757,7 @@ def devices(
     the libraries of networks."""
     with _reported():
         drivers = _native.devices()
-        networks = _native.networks(fabric_provider())
+        networks = _options.networks()
         if as_json:
             import json
 
@@ -784,7 +783,8 @@ def devices(
                 text = f"{driver['driver']}: {'no devices' if driver['found'] else 'not found'}: {why}"
                 print(wrapped(shown(text), terminal_width()))
         for network in networks:
-            found = f"{network['provider']} of {network['library']}, version {network['version']}"
+            provider = f"{network['provider']} of " if "provider" in network else ""
+            found = f"{provider}{network['library']}, version {network['version']}"
             text = found if network["found"] else f"not found: {'; '.join(network['tried'])}"
             print(wrapped(shown(f"{network['transport']}: {text}"), terminal_width()))
 

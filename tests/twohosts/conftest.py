@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from tests.twohosts import hosts as support
 
+from crossdock import _options
+
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
@@ -46,7 +48,7 @@ def hosts(no_leftovers: None) -> Iterator[support.TwoHosts]:
 
 @pytest.fixture
 def only_tcp(uri: str) -> None:
-    """For networks that a proxy of one port makes: UCX opens ports of its own for what it sends."""
+    """For networks that a proxy of one port makes: UCX and libfabric open ports of their own."""
     if not uri.startswith("tcp:"):
         pytest.skip("the proxy passes one port on, and this transport has more")
 
@@ -55,7 +57,7 @@ def only_tcp(uri: str) -> None:
 def notices_lost_peers(uri: str) -> None:
     """UCX knows a time limit for acknowledgements since 1.22."""
     if uri.startswith("ucx:"):
-        version = next(one["version"] for one in _native.networks(None) if one["transport"] == "ucx")
+        version = next(one["version"] for one in _options.networks() if one["transport"] == "ucx")
         if tuple(map(int, version.split(".")[:2])) < (1, 22):
             pytest.skip(f"UCX {version} has no time limit for acknowledgements")
 

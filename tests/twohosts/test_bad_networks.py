@@ -28,9 +28,8 @@ def test_200_mbit(hosts, serve, client):
     assert hosts.delayed_packets() > 0
 
 
+@pytest.mark.usefixtures("only_tcp")
 def test_50_ms(hosts, serve, client, program, uri):
-    if uri.startswith("fabric:"):
-        pytest.skip("the endpoints don't go through a proxy")
     serve()
     port = uri.rpartition(":")[2]
     delay = program(

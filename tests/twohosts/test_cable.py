@@ -33,6 +33,7 @@ def wait_for_line(process, *words):
             return line
 
 
+@pytest.mark.usefixtures("notices_lost_peers")
 def test_a_vanished_peer_is_noticed_while_idle(hosts, serve, peer):
     server = serve()
     client = peer("get", "paced")
@@ -46,6 +47,7 @@ def test_a_vanished_peer_is_noticed_while_idle(hosts, serve, peer):
     client.finish()
 
 
+@pytest.mark.usefixtures("notices_lost_peers")
 def test_a_vanished_peer_is_noticed_in_a_body(hosts, peer, uri):
     """By both ends: nobody answers the client's probes, and nobody acknowledges what the server sends."""
     hosts.limit_rate("50mbit")
