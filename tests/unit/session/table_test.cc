@@ -314,11 +314,11 @@ TEST_F(TableTest, AnArenaIsTakenOverWithoutACopy) {
 
 TEST_F(TableTest, UrisAreChecked) {
   EXPECT_THROW(Client("nonsense"), UriError);
-  EXPECT_THROW(Client("fabric://host:1"), SchemeError);
+  EXPECT_THROW(Client("carrier://host:1"), SchemeError);
   EXPECT_THROW(Client("shm:"), UriError);
   EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), NotFoundError);
   ServerOptions options;
-  options.uris = {"fabric://localhost:1"};
+  options.uris = {"carrier://localhost:1"};
   EXPECT_THROW(Server{options}, SchemeError);
 }
 
