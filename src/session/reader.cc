@@ -386,6 +386,8 @@ inline bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::s
 // region isn't announced yet. Views of memory that must be read are set later.
 inline bool Reader::Impl::view_remote(std::uint64_t total, BatchLease* lease, std::uint64_t** held, bool* mapped) {
   std::uint64_t* to = *held;
+  // The body's total isn't the metadata's: it is wrong itself, or one of the lengths is, which the loop finds.
+  if (total != static_cast<std::uint64_t>(current.header.buffer_bytes)) dissociated::check_remote_body(remote, total);
   current.views = std::vector<array::BufferView>(remote.size());
   array::BufferView* view = current.views.data();
   const ipc::BufferRange* range = current.header.buffers.data();
@@ -415,8 +417,6 @@ inline bool Reader::Impl::view_remote(std::uint64_t total, BatchLease* lease, st
     ++range;
   }
   *held = to;
-  // All lengths are the header's, and so is their sum.
-  if (total != static_cast<std::uint64_t>(current.header.buffer_bytes)) dissociated::check_remote_body(remote, total);
   return true;
 }
 
@@ -467,6 +467,11 @@ std::shared_ptr<const transport::PeerRegion> Reader::Impl::region(std::uint64_t 
 // Handles a type 0 body, which contains the bytes themselves. A body without an owner will be overwritten by the
 // transport.
 void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
+  // The header's ranges were checked against this length.
+  if (item.body.size() != static_cast<std::uint64_t>(current.header.body_length)) {
+    throw ProtocolError("a body of the stream \"" + name + "\" has " + std::to_string(item.body.size()) +
+                        " bytes, but its metadata says " + std::to_string(current.header.body_length));
+  }
   current.owner = item.body_owner;
   const std::byte* base = item.body.data();
   if (!current.owner) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,12 +17,16 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   dissociated::Receiver receiver(options);
   std::uint32_t due = 0;
   bool ended = false;
+  std::vector<std::byte> before;  // the metadata of the last message
   const auto drain = [&] {
     while (const Item* item = receiver.next()) {
       if (item->kind == Item::Kind::kError) continue;
       fuzz::require(item->sequence == due++ && !ended);
       ended = item->kind == Item::Kind::kEnd;
-      if (item->kind != Item::Kind::kMessage || !item->message->has_body()) continue;
+      if (item->kind != Item::Kind::kMessage) continue;
+      fuzz::require(!item->repeats || std::ranges::equal(item->metadata, before));
+      before.assign(item->metadata.begin(), item->metadata.end());
+      if (!item->message->has_body()) continue;
       fuzz::require(item->body_type == dissociated::BodyType::kRemote ||
                     item->body.size() == static_cast<std::uint64_t>(item->message->body_length()));
     }
