@@ -54,7 +54,9 @@ def networks() -> list[NetworkAbout]:
     return _native.networks(fabric_provider(), ucx_libraries())
 
 
-def transports(users: str | Iterable[int] | None, token: str | None, checksum: bool | None) -> _native.TransportOptions:
+def transports(
+    users: str | Iterable[int] | None, token: str | None, checksum: bool | None, remote_reads: str | None
+) -> _native.TransportOptions:
     """Checks the options of connections, which servers and clients have in common."""
     any_user = isinstance(users, str)
     if any_user and users != "any":
@@ -72,7 +74,9 @@ def transports(users: str | Iterable[int] | None, token: str | None, checksum: b
         raise InvalidArgumentError("a token must have 1 to 1024 bytes")
     if not isinstance(checksum, bool | None):
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
-    return _native.TransportOptions(any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider())
+    if remote_reads not in (None, "trusted"):
+        raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {remote_reads!r}')
+    return _native.TransportOptions(any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider(), remote_reads is not None)
 
 
 def checked_uri(uri: str) -> str:

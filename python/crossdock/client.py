@@ -35,6 +35,10 @@ class Client:
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
         rejected (`HandshakeError`). False: never.
 
+    remote_reads: "trusted" lets this client read the memory of a ucx server strictly as specified, whose URI has a
+        remote_handle. That server, and every process that reaches this one over UCX, can then read and write all memory
+        of this process. Servers of Crossdock's never need it.
+
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
     the parent: in the child its methods raise `ForkError`.
     """
@@ -50,6 +54,7 @@ class Client:
         token: str | None = None,
         checksum: bool | None = None,
         way: Way | None = None,
+        remote_reads: Literal["trusted"] | None = None,
     ) -> None:
         if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
@@ -61,7 +66,7 @@ class Client:
         first = uri if uri is not None else metadata
         assert first is not None
         self._native = _native.Client(
-            first, data, milliseconds(timeout, "timeout"), way, transports(users, token, checksum)
+            first, data, milliseconds(timeout, "timeout"), way, transports(users, token, checksum, remote_reads)
         )
 
     @property

@@ -86,6 +86,10 @@ class Server:
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
         it is rejected (`HandshakeError`). False: never.
+    remote_reads: "trusted" lets clients that follow the Dissociated IPC Protocol strictly, over ucx, read tables from
+        this process's memory; see `location()`. Every process that reaches the server's address can then read and
+        write all memory of this process, and a client that is killed in the middle of a read can end it. A token is no
+        protection from that, and can't be given together with it. Clients of Crossdock's never need it.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: limits on the size and nesting of such files; None: those of `Limits()`.
 
@@ -114,6 +118,7 @@ class Server:
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
         checksum: bool | None = None,
+        remote_reads: Literal["trusted"] | None = None,
         stable: Stability = "trust",
         limits: _native.Limits | None = None,
     ) -> None:
@@ -140,7 +145,7 @@ class Server:
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.source_threads = count(source_threads, "source_threads", "threads", bits=16)
         options.wait = wait
-        options.transports = transports(users, token, checksum)
+        options.transports = transports(users, token, checksum, remote_reads)
         options.limits = limits or _native.Limits()
         self._native = _native.Server(options)
         _log_thread.start()
@@ -175,6 +180,14 @@ class Server:
         For peers that read these two from the URI. They are different at each start of a server.
         """
         return self._native.locations
+
+    def location(self, name: str) -> str:
+        """Returns a location URI with a remote_handle: clients strictly as specified read the table's bodies by it.
+
+        It needs `remote_reads="trusted"` and an address of ucx, and a table in one piece of memory of the host; else it
+        raises `UnsupportedError`. It is good until the table is withdrawn or replaced.
+        """
+        return self._native.location(checked_name(name))
 
     @property
     def closed(self) -> bool:

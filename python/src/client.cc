@@ -104,7 +104,7 @@ void bind_client(nb::module_& module) {
           "__init__",
           [](session::TransportOptions* self, bool any_user, std::vector<std::uint32_t> other_users,
              const std::string& token, std::optional<bool> checksum, std::vector<std::string> ucx_libraries,
-             const std::optional<std::string>& fabric_provider) {
+             const std::optional<std::string>& fabric_provider, bool remote_reads) {
             using transport::Checksum;
             transport::FabricOptions fabric{.token = token};
             if (fabric_provider) fabric.provider = *fabric_provider;
@@ -114,12 +114,12 @@ void bind_client(nb::module_& module) {
                         .checksum = !checksum   ? Checksum::kAuto
                                     : *checksum ? Checksum::kOn
                                                 : Checksum::kOff},
-                .ucx = {.token = token, .libraries = std::move(ucx_libraries)},
+                .ucx = {.token = token, .libraries = std::move(ucx_libraries), .remote_reads = remote_reads},
                 .fabric = std::move(fabric),
             };
           },
           "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a,
-          "fabric_provider"_a.none());
+          "fabric_provider"_a.none(), "remote_reads"_a);
 
   nb::class_<Interrupt>(module, "Interrupt", "Ends a call of another thread, to which it was passed.")
       .def(nb::init<>())

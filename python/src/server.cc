@@ -62,6 +62,10 @@ class PyServer {
   std::string uri() const { return server_->uri(); }
   const std::vector<std::string>& uris() const { return server_->uris(); }
   const std::vector<std::string>& locations() const { return server_->locations(); }
+  std::string location(const std::string& name) {
+    const GilRelease release;  // the server's thread answers
+    return server_->location(name);
+  }
   bool closed() const noexcept { return closed_.load(); }
 
   void publish_table(const std::string& name, nb::handle producer, bool replace) {
@@ -211,6 +215,7 @@ void bind_server(nb::module_& module) {
       .def_prop_ro("uri", &PyServer::uri)
       .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("locations", &PyServer::locations)
+      .def("location", &PyServer::location, "name"_a)
       .def_prop_ro("closed", &PyServer::closed)
       .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a)
       .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)

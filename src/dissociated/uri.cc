@@ -13,11 +13,12 @@ constexpr std::string_view kWantData = "want_data";
 constexpr std::string_view kFreeData = "free_data";
 constexpr std::string_view kRemoteHandle = "remote_handle";
 constexpr std::string_view kStream = "stream";
+constexpr std::string_view kCrossdock = "crossdock";
 constexpr std::string_view kMetadataRole = "metadata";
 constexpr std::string_view kDataRole = "data";
 
 bool is_known(std::string_view name) noexcept {
-  return name == kWantData || name == kFreeData || name == kRemoteHandle || name == kStream;
+  return name == kWantData || name == kFreeData || name == kRemoteHandle || name == kStream || name == kCrossdock;
 }
 
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -137,6 +138,10 @@ class Parser {
       if (!uri_.remote_handle.empty()) fail(begin, name + " is given twice");
       uri_.remote_handle = base64(at, value);
       if (uri_.remote_handle.empty()) fail(at, "remote_handle is empty");
+    } else if (name == kCrossdock) {
+      if (uri_.crossdock) fail(begin, name + " is given twice");
+      if (value != "1") fail(at, "crossdock is " + shown(value) + "; it must be 1, or be left out");
+      uri_.crossdock = true;
     } else {
       if (uri_.role != ChannelRole::kBoth) fail(begin, name + " is given twice");
       if (value != kMetadataRole && value != kDataRole) {
@@ -203,5 +208,18 @@ class Parser {
 }  // namespace
 
 Uri parse_uri(std::string_view text) { return Parser(text).parse(); }
+
+std::string to_base64(ByteSpan bytes) {
+  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  std::string out;
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const std::byte byte : bytes) {
+    bits = (bits << 8) | std::to_integer<std::uint32_t>(byte);
+    for (count += 8; count >= 6; count -= 6) out += kAlphabet[(bits >> (count - 6)) & 63];
+  }
+  if (count > 0) out += kAlphabet[(bits << (6 - count)) & 63];
+  return out;
+}
 
 }  // namespace crossdock::dissociated

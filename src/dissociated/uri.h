@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/channel_role.h"
 
 namespace crossdock::dissociated {
@@ -21,6 +22,7 @@ struct Uri {
   std::optional<std::uint64_t> free_data;
   std::vector<std::byte> remote_handle;
   ChannelRole role = ChannelRole::kBoth;
+  bool crossdock = false;                                   ///< crossdock=1: the server is Crossdock's.
   std::vector<std::pair<std::string, std::string>> others;  ///< Unknown parameters, kept in order.
   bool operator==(const Uri&) const = default;
 };
@@ -30,5 +32,8 @@ struct Uri {
 /// for example for a known parameter given twice or without a value, control characters (also percent-encoded ones), a
 /// fragment, or a bad percent escape.
 Uri parse_uri(std::string_view text);
+
+/// Returns base64 in the URL-safe alphabet and without padding, as a remote_handle is written.
+std::string to_base64(ByteSpan bytes);
 
 }  // namespace crossdock::dissociated

@@ -36,7 +36,8 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
                        .host_copy = host_copy,
                        .live = table == nullptr,
                        .one_sided = peer.one_sided,
-                       .wants_parts = peer.wants_parts};
+                       .wants_parts = peer.wants_parts,
+                       .prefers_reads = peer.prefers_reads};
   if (table != nullptr && !host_copy) question.of_regions = ways_of(*table, asking);
   return choose_way(question);
 }
@@ -187,6 +188,23 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
                         "which makes a new stream for each");
   }
   return open_source(found->first, &item, way, counted, waker);
+}
+
+std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("the server was closed");
+  const auto found = items_.find(name);
+  if (found == items_.end()) throw_not_found(name);
+  const auto& table = found->second->table_for_others;
+  if (!table || table->regions.size() != 1 || table->on_device()) {
+    throw UnsupportedError(shown(name) +
+                           " has no location with a remote_handle: that is for a table in one region of " +
+                           "host memory, and this is " +
+                           (!table               ? std::string("a live stream")
+                            : table->on_device() ? "in memory of a device"
+                                                 : "in " + std::to_string(table->regions.size()) + " regions"));
+  }
+  return table->regions.front();
 }
 
 std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,

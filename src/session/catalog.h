@@ -40,6 +40,9 @@ class Catalog {
   /// continues to wait for the sources.
   void wait_for_sources(const transport::InterruptHook& interrupted);
 
+  /// Returns the one region of host memory in which the bodies of a table lie. Throws NotFoundError, UnsupportedError.
+  std::shared_ptr<const device::Region> region_of(std::string_view name) const;
+
   /// Returns the consumer that a new connection belongs to. I/O thread.
   std::shared_ptr<Consumer> consumer_of(const transport::Agreement& peer) { return consumers_.of(peer); }
   /// Number of sources that no consumer reads any more, but that are still in a call of their producer.

@@ -79,9 +79,14 @@ void ClientConnection::free(std::span<const std::uint64_t> addresses) noexcept {
 // Frees addresses, or keeps them in `pending_`. Returns whether the connection is stuck().
 bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexcept {
   const std::lock_guard lock(mutex_);
+  const std::optional<std::uint64_t>& free_data = connection_->agreement().free_data;
+  if (!free_data) {
+    owed_.fetch_sub(addresses.size(), std::memory_order_relaxed);
+    return false;
+  }
   try {
     if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
-        send_tagged(connection_->agreement().free_data, std::as_bytes(addresses))) {
+        send_tagged(*free_data, std::as_bytes(addresses))) {
       owed_.fetch_sub(addresses.size(), std::memory_order_relaxed);
       return false;
     }
@@ -127,7 +132,7 @@ void ClientConnection::send_pending() {
   std::size_t sent = 0;
   while (sent < pending_.size()) {
     const auto part = std::span(pending_).subspan(sent, std::min(kAddressesPerMessage, pending_.size() - sent));
-    if (!send_tagged(connection_->agreement().free_data, std::as_bytes(part))) break;
+    if (!send_tagged(*connection_->agreement().free_data, std::as_bytes(part))) break;
     sent += part.size();
   }
   pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));

@@ -9,8 +9,13 @@ namespace crossdock::session {
 
 namespace {
 
-transport::ConnectOptions limited(transport::ConnectOptions wishes, const std::optional<transport::Way>& way) {
+transport::ConnectOptions wishes_for(const dissociated::Uri& uri, const transport::Transport& transport,
+                                     transport::ConnectOptions wishes, const std::optional<transport::Way>& way) {
   if (way) wishes.ways = wishes.ways & *way;
+  if (uri.want_data && !uri.crossdock && transport.reaches_specified_peers()) {
+    wishes.specified = transport::SpecifiedServer{
+        .want_data = *uri.want_data, .free_data = uri.free_data, .remote_handle = uri.remote_handle};
+  }
   return wishes;
 }
 
@@ -18,11 +23,11 @@ transport::ConnectOptions limited(transport::ConnectOptions wishes, const std::o
 
 ClientPool::ClientPool(const dissociated::Uri& uri, const transport::ConnectOptions& wishes, const std::string& text,
                        ClientOptions options)
-    : uri_(uri),
-      wishes_(limited(wishes, options.way)),
+    : transport_(options.transports->find(uri.scheme)),
+      uri_(uri),
+      wishes_(wishes_for(uri, *transport_, wishes, options.way)),
       where_(uri.scheme + ":" + uri.address),
-      options_(std::move(options)),
-      transport_(options_.transports->find(uri.scheme)) {
+      options_(std::move(options)) {
   if (uri.address.empty()) {
     throw UriError("\"" + text + "\" has no address; use the server's URI (server.uri)");
   }

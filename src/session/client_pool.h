@@ -41,11 +41,11 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
 
  private:
   ForkGuard made_in_;
+  const std::shared_ptr<const transport::Transport> transport_;
   const dissociated::Uri uri_;
   const transport::ConnectOptions wishes_;
   const std::string where_;
   const ClientOptions options_;
-  const std::shared_ptr<const transport::Transport> transport_;
   std::mutex mutex_;
   std::vector<std::shared_ptr<ClientConnection>> idle_;
   std::vector<std::shared_ptr<ClientPool>> others_;  // see for_streams()

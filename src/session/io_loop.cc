@@ -96,7 +96,9 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     if (release == want) throw UriError("want_data and free_data must differ in \"" + text + "\"");
     listeners_.push_back(transport->listen(uri.address, want, release, options.log));
     uris_.push_back(listeners_.back()->uri());
-    locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release));
+    locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release) +
+                         (transport->reaches_specified_peers() ? "&crossdock=1" : ""));
+    offers_reads_.push_back(transport->reaches_specified_peers());
     watch_descriptor(listeners_.back()->descriptor(), kFirstListener + listeners_.size() - 1);
   }
   try {
@@ -123,6 +125,18 @@ auto IoLoop::ask(Command command) {
   }
   catalog_.waker()->notify();
   return answer.get();
+}
+
+std::string IoLoop::location(const std::shared_ptr<const device::Region>& region) {
+  return ask([&] {
+    const auto reads = std::ranges::find(offers_reads_, true);
+    const std::size_t which =
+        reads == offers_reads_.end() ? 0 : static_cast<std::size_t>(reads - offers_reads_.begin());
+    const transport::SpecifiedServer offered = listeners_[which]->offer(region);
+    return uris_[which] + "?want_data=" + std::to_string(offered.want_data) +
+           "&free_data=" + std::to_string(*offered.free_data) +
+           "&remote_handle=" + dissociated::to_base64(offered.remote_handle);
+  });
 }
 
 void IoLoop::run_commands() {

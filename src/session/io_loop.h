@@ -38,6 +38,9 @@ class IoLoop {
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
   const std::vector<std::string>& locations() const noexcept { return locations_; }
+  /// Returns a location URI by which clients strictly as specified read the region. Throws UnsupportedError,
+  /// ClosedError.
+  std::string location(const std::shared_ptr<const device::Region>& region);
   /// Collects the statistics on the I/O thread, so that the hot path of that thread needs no lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
@@ -99,6 +102,7 @@ class IoLoop {
   std::vector<std::unique_ptr<transport::Listener>> listeners_;
   std::vector<std::string> uris_;
   std::vector<std::string> locations_;  // the same, with want_data and free_data
+  std::vector<bool> offers_reads_;      // by listener: whether Listener::offer() is for it
   const UniqueFd poll_;
   std::optional<FileLeases> leases_;  // made on the I/O thread, which receives the signals of lease breaks
   std::list<Member> members_;

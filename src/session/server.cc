@@ -60,6 +60,11 @@ const std::string& Server::uri() const noexcept { return impl_->loop.uris().fron
 const std::vector<std::string>& Server::uris() const noexcept { return impl_->loop.uris(); }
 const std::vector<std::string>& Server::locations() const noexcept { return impl_->loop.locations(); }
 
+std::string Server::location(const std::string& name) {
+  impl_->made_in.check("this Server");
+  return impl_->loop.location(impl_->catalog.region_of(name));
+}
+
 void Server::publish(const std::string& name, Source source, const PublishOptions& options) {
   impl_->made_in.check("this Server");
   if (const auto file = impl_->catalog.publish(name, std::move(source), options)) impl_->loop.watch(file);

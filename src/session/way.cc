@@ -17,6 +17,7 @@ WayAnswer choose_way(const WayQuestion& question) {
   if (possible.has(Way::kRead)) {
     if (question.wants_parts) return {Way::kRead, "the consumer wants some columns, and reads only those"};
     if (question.one_sided) return {Way::kRead, "the network's hardware reads the server's memory"};
+    if (question.prefers_reads) return {Way::kRead, "the consumer asked for reads by the URI that it used"};
     if (!possible.has(Way::kMessage)) return {Way::kRead, "the consumer accepts reads alone"};
   }
   if (possible.has(Way::kMessage)) {

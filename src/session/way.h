@@ -12,6 +12,7 @@ struct WayQuestion {
   bool live = false;           ///< A live stream: its regions are made as it goes.
   bool one_sided = false;      ///< Agreement::one_sided.
   bool wants_parts = false;    ///< Agreement::wants_parts.
+  bool prefers_reads = false;  ///< Agreement::prefers_reads.
 };
 struct WayAnswer {
   transport::Way way = transport::Way::kMessage;

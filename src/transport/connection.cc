@@ -22,6 +22,10 @@ std::shared_ptr<const PeerRegion> Connection::peer_region(std::uint64_t address,
                       agreement().carrier + " shares no memory");
 }
 
+SpecifiedServer Listener::offer(const std::shared_ptr<const device::Region>&) {
+  throw UnsupportedError("clients of " + uri() + " use no remote_handle; that is for ucx");
+}
+
 std::unique_ptr<Reading> Connection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
   throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
                          " reads no memory of its peer");

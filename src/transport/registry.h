@@ -22,6 +22,8 @@ class Transport {
   /// Whether some clients of its listeners get files only as sealed copies: other users, who map the server's memory,
   /// and those of a transport that reads a file's mapping in this process, where a file that shrinks would end it.
   virtual bool needs_sealed_files() const noexcept = 0;
+  /// Whether peers strictly as specified can be at the other end: clients of its listeners, and servers.
+  virtual bool reaches_specified_peers() const noexcept { return false; }
   /// Listens at `address`: the address of the URI, percent-decoded, without scheme and query. If it is empty, the
   /// transport chooses one. Throws the errors of the transport's own listen function.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/bytes.h"
 #include "core/channel_role.h"
@@ -27,15 +28,17 @@ struct DeviceName {
 /// The features and facts that both ends agreed on before the first message.
 struct Agreement {
   std::uint64_t want_data = 0;
-  std::uint64_t free_data = 0;
-  ChannelRole role = ChannelRole::kBoth;  ///< The role that the client asked for.
-  bool error_messages = false;            ///< Both ends know message type 255.
-  bool counted_leases = false;            ///< The client frees each address as often as it was sent.
-  bool cancel = false;                    ///< Both ends know an End of Stream that is sent by the client.
-  Ways ways = Way::kMessage;              ///< The ways that both ends know and want.
-  bool one_sided = false;                 ///< Way::kRead costs the peer's processor nothing.
-  bool wants_parts = false;               ///< The client wants some columns only, see ConnectOptions.
-  std::optional<DeviceName> device{};     ///< The device whose memory the client opens, if there is one.
+  std::optional<std::uint64_t> free_data;  ///< Absent: addresses are held until the client disconnects.
+  ChannelRole role = ChannelRole::kBoth;   ///< The role that the client asked for.
+  bool error_messages = false;             ///< Both ends know message type 255.
+  bool counted_leases = false;             ///< The client frees each address as often as it was sent.
+  bool cancel = false;                     ///< Both ends know an End of Stream that is sent by the client.
+  bool as_specified = false;               ///< The peer is strictly as specified: it has none of our features.
+  Ways ways = Way::kMessage;               ///< The ways that both ends know and want.
+  bool one_sided = false;                  ///< Way::kRead costs the peer's processor nothing.
+  bool wants_parts = false;                ///< The client wants some columns only, see ConnectOptions.
+  bool prefers_reads = false;              ///< The client asked for reads by the URI that it used.
+  std::optional<DeviceName> device{};      ///< The device whose memory the client opens, if there is one.
   bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
   bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
@@ -49,6 +52,13 @@ std::string_view way_name(Way way) noexcept;
 /// Returns the names of a set, as in "map, message".
 std::string to_text(Ways ways);
 
+/// A server strictly as specified. It has no handshake: its URI says all that a client has to know.
+struct SpecifiedServer {
+  std::uint64_t want_data = 0;
+  std::optional<std::uint64_t> free_data{};
+  std::vector<std::byte> remote_handle{};  ///< The key for reads of its memory, in the transport's form; empty: none.
+};
+
 /// What a client asks for when it connects.
 struct ConnectOptions {
   ChannelRole role = ChannelRole::kBoth;
@@ -57,6 +67,8 @@ struct ConnectOptions {
   bool wants_parts = false;
   /// The device on which it opens regions of its memory. Null: it takes none.
   std::shared_ptr<device::Context> device{};
+  /// The server is strictly as specified; nothing: it has our handshake. Only for Transport::reaches_specified_peers().
+  std::optional<SpecifiedServer> specified{};
 };
 
 /// Memory of the peer that bodies sent by address name, as it was announced. Immutable.
@@ -218,6 +230,10 @@ class Listener {
   /// more to do while descriptor() is readable. A client that stalls in its handshake delays no other client. Clients
   /// that break the rules are dropped and reported through the log.
   virtual std::unique_ptr<Connection> accept() = 0;
+  /// Lets clients strictly as specified read a region, and returns what their URI needs: tags, and the region's key.
+  /// The region isn't kept. Throws UnsupportedError if this listener has no such clients, or they may read no memory;
+  /// ResourceError.
+  virtual SpecifiedServer offer(const std::shared_ptr<const device::Region>& region);
   /// The number of clients whose handshake is under way.
   virtual std::size_t handshakes() const noexcept = 0;
   /// While on, rejects every client that completes its handshake, with the message "the server has reached its limit of

@@ -9,20 +9,6 @@
 
 namespace crossdock {
 
-/// Base64 with the URL-safe alphabet and without padding.
-inline std::string base64_encode(ByteSpan bytes) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const std::byte byte : bytes) {
-    bits = (bits << 8) | std::to_integer<std::uint32_t>(byte);
-    for (count += 8; count >= 6; count -= 6) out += kAlphabet[(bits >> (count - 6)) & 63];
-  }
-  if (count > 0) out += kAlphabet[(bits << (6 - count)) & 63];
-  return out;
-}
-
 /// Writes a URI that parse_uri() reads as `uri`, which has a valid scheme, no control characters, and no known or empty
 /// name among its other parameters. Integers are decimal.
 inline std::string format_uri(const dissociated::Uri& uri) {
@@ -37,8 +23,9 @@ inline std::string format_uri(const dissociated::Uri& uri) {
   };
   if (uri.want_data) add("want_data", std::to_string(*uri.want_data));
   if (uri.free_data) add("free_data", std::to_string(*uri.free_data));
-  if (!uri.remote_handle.empty()) add("remote_handle", base64_encode(uri.remote_handle));
+  if (!uri.remote_handle.empty()) add("remote_handle", dissociated::to_base64(uri.remote_handle));
   if (uri.role != ChannelRole::kBoth) add("stream", uri.role == ChannelRole::kMetadata ? "metadata" : "data");
+  if (uri.crossdock) add("crossdock", "1");
   for (const auto& [name, value] : uri.others) add(name, value);
   return out;
 }

@@ -118,6 +118,11 @@ class CROSSDOCK_EXPORT Server {
   /// for peers that read these from the URI. They differ after each start of a server, unless ServerOptions::uris sets
   /// them.
   const std::vector<std::string>& locations() const noexcept;
+  /// Returns a location URI with a remote_handle, by which clients strictly as specified read the bodies of one table
+  /// from this process's memory. Bodies of other sources that they request by it come by value. It holds until the
+  /// table is withdrawn or replaced and no stream of it is left. The table must lie in one region of host memory. It
+  /// needs an address of `ucx:` and UcxOptions::remote_reads. Throws NotFoundError, UnsupportedError, ClosedError.
+  std::string location(const std::string& name);
 
   /// Publishes `source` under `name`. A table or a file is read completely before it becomes visible.
   ///

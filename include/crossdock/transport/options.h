@@ -172,8 +172,10 @@ struct UcxOptions {
   /// The network devices that UCX may use, as in UCX_NET_DEVICES; empty: the interface of the address, and its RDMA
   /// devices.
   std::string net_devices = {};
-  /// For peers strictly as specified, which aren't supported yet: true is an UnsupportedError. UCX would then let every
-  /// peer read and write all memory of the process. Reads between two ends of Crossdock don't need it.
+  /// For peers strictly as specified: lets them read memory by address and remote_handle. Every process that reaches
+  /// this one over UCX can then read and write **all** of its memory, and a client that is killed in the middle of a
+  /// read can end the server's process. A token doesn't help, and isn't accepted together with it. Reads between two
+  /// ends of Crossdock don't need it.
   bool remote_reads = false;
   /// Limits the regions of one connection's peer that may be known at once, for reads.
   std::uint32_t max_regions = 65536;

@@ -23,7 +23,7 @@ ClosingEnd::ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint>
       until_(until),
       sent_(sent),
       taken_(taken),
-      goodbye_sent_(until == Until::kPeerGone) {}
+      goodbye_sent_(until == Until::kPeerGone || until == Until::kFlushed) {}
 
 bool ClosingEnd::over() noexcept {
   try {
@@ -49,10 +49,20 @@ bool ClosingEnd::step() {
     if (control.kind == ControlKind::kGoodbye) peer_left_ = true;
   }
   if (failed || peer_left_) return true;
+  if (until_ == Until::kFlushed) return flushed();
   if (until_ == Until::kPeerGone || until_ == Until::kLeft || !goodbye_sent_ || worker_->sends() > 0) return false;
   if (until_ == Until::kTaken) return taken_ >= sent_;
   // UCX 1.13 aborts the peer's process if this end is closed by force while that writes a message to memory here.
   return !worker_->in_message();
+}
+
+bool ClosingEnd::flushed() {
+  // UCX's flush doesn't wait for messages that the peer fetches.
+  if (!flushing_ && worker_->sends() == 0) {
+    endpoint_->finish();
+    flushing_ = true;
+  }
+  return flushing_ && endpoint_->flushed();
 }
 
 void ClosingEnd::wait() noexcept {

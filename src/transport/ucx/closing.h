@@ -24,12 +24,13 @@ class ClosingEnd {
   enum class Until : std::uint8_t {
     kSent,      ///< The network has every message.
     kTaken,     ///< The peer has acknowledged every message.
+    kFlushed,   ///< The peer's UCX has every message: for a peer that knows no control messages.
     kLeft,      ///< Nothing else: the peer may still read memory of this end. It is told that this end closes.
     kPeerGone,  ///< Nothing else: the peer is to close the connection.
   };
 
   /// The peer may read `offered` until the end. `sent` messages were sent, and the peer has taken `taken` of
-  /// them. Sends a goodbye, unless `until` is kPeerGone.
+  /// them. Sends a goodbye, unless `until` is kPeerGone or kFlushed.
   ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
              std::shared_ptr<const OfferedMemory> offered = nullptr, std::uint64_t sent = 0, std::uint64_t taken = 0);
 
@@ -44,6 +45,7 @@ class ClosingEnd {
 
  private:
   bool step();
+  bool flushed();
 
   std::shared_ptr<const OfferedMemory> offered_;  // may be null
   std::shared_ptr<Worker> worker_;
@@ -53,6 +55,7 @@ class ClosingEnd {
   std::uint64_t taken_;
   bool goodbye_sent_;
   bool peer_left_ = false;
+  bool flushing_ = false;
   Clock::time_point deadline_ = Clock::now() + kLongest;
 };
 

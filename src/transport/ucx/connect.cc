@@ -18,7 +18,7 @@ namespace {
 struct Attempt {
   std::shared_ptr<Worker> worker;
   std::unique_ptr<Endpoint> endpoint;
-  std::optional<std::vector<std::byte>> answer;  ///< The server's first record.
+  std::optional<std::vector<std::byte>> answer;  ///< The server's first record; of one strictly as specified: empty.
   std::string why;
 };
 
@@ -31,23 +31,42 @@ std::string why_failed(const Attempt& attempt) {
   return "no server answers; UCX: " + attempt.endpoint->failure().value_or("");
 }
 
-/// Waits for the server's next record. Nothing: the connection has failed, or it is time to give up.
-std::optional<std::vector<std::byte>> await_record(const Attempt& attempt, const std::string& where,
-                                                   const Deadline& deadline,
-                                                   std::optional<Deadline::Clock::time_point> give_up = {}) {
+/// Waits until `answer` returns something. Nothing: the connection has failed, or it is time to give up.
+template <typename Answer>
+std::optional<std::vector<std::byte>> await(const Attempt& attempt, const Deadline& deadline,
+                                            std::optional<Deadline::Clock::time_point> give_up, Answer answer) {
   for (;;) {
     attempt.worker->progress();
     const bool failed = attempt.endpoint->failure().has_value();
-    if (const std::optional<Received> got = attempt.worker->take()) {
-      if (got->kind == MessageKind::kControl) return {{got->bytes.begin(), got->bytes.end()}};
-      throw HandshakeError(where + " answered with something else: it is not a Crossdock server");
-    }
+    if (std::optional<std::vector<std::byte>> found = answer()) return found;
     if (failed || (give_up && Deadline::Clock::now() >= *give_up)) return std::nullopt;
     if (attempt.worker->arm()) deadline.wait(attempt.worker->descriptor(), POLLIN);
   }
 }
 
-/// Connects to one address, sends the opening, and waits for an answer.
+/// Waits for the server's next record.
+std::optional<std::vector<std::byte>> await_record(const Attempt& attempt, const std::string& where,
+                                                   const Deadline& deadline,
+                                                   std::optional<Deadline::Clock::time_point> give_up = {}) {
+  return await(attempt, deadline, give_up, [&]() -> std::optional<std::vector<std::byte>> {
+    const std::optional<Received> got = attempt.worker->take();
+    if (!got) return std::nullopt;
+    if (got->kind == MessageKind::kControl) return {{got->bytes.begin(), got->bytes.end()}};
+    throw HandshakeError(where + " answered with something else: it is not a Crossdock server");
+  });
+}
+
+/// Waits until UCX has connected the two ends. Returns an empty record.
+std::optional<std::vector<std::byte>> await_connection(const Attempt& attempt, const Deadline& deadline,
+                                                       std::optional<Deadline::Clock::time_point> give_up) {
+  const std::shared_ptr<const Outcome> flushed = attempt.endpoint->flush();
+  return await(attempt, deadline, give_up, [&]() -> std::optional<std::vector<std::byte>> {
+    if (!flushed->over() || flushed->status() != UCS_OK) return std::nullopt;
+    return std::vector<std::byte>();
+  });
+}
+
+/// Connects to one address, sends the opening, and waits for an answer. Without an opening, waits for the connection.
 Attempt try_address(UcxContexts& contexts, const SocketAddress& address, const ReceiveLimits& limits, ByteSpan opening,
                     const std::string& where, const Deadline& deadline,
                     std::optional<Deadline::Clock::time_point> give_up) {
@@ -55,7 +74,9 @@ Attempt try_address(UcxContexts& contexts, const SocketAddress& address, const R
   try {
     attempt.worker = std::make_shared<Worker>(contexts.for_remote(address), limits, where);
     attempt.endpoint = Endpoint::connect(attempt.worker, address);
-    attempt.endpoint->send_control(opening);
+    if (!opening.empty()) attempt.endpoint->send_control(opening);
+    attempt.answer = opening.empty() ? await_connection(attempt, deadline, give_up)
+                                     : await_record(attempt, where, deadline, give_up);
   } catch (const UnsupportedError& error) {  // IPv6 with an older UCX
     attempt.why = error.what();
     return attempt;
@@ -63,7 +84,6 @@ Attempt try_address(UcxContexts& contexts, const SocketAddress& address, const R
     attempt.why = error.what();
     return attempt;
   }
-  attempt.answer = await_record(attempt, where, deadline, give_up);
   if (attempt.answer) return attempt;
   attempt.why = attempt.endpoint->failure() ? why_failed(attempt) : "no answer";
   return attempt;
@@ -83,6 +103,34 @@ Attempt connect_first(UcxContexts& contexts, const HostPort& to, const ReceiveLi
   throw ConnectionError("can't connect to " + where + " (" + tried + "); is the server up, and does it listen there?");
 }
 
+/// Connects to a server strictly as specified.
+std::unique_ptr<Connection> connect_as_specified(UcxContexts& contexts, const HostPort& to, const UcxOptions& options,
+                                                 const std::string& where, const Deadline& deadline,
+                                                 const ConnectOptions& wishes) {
+  const SpecifiedServer& server = *wishes.specified;
+  const bool reads = !server.remote_handle.empty() && wishes.ways.has(Way::kRead);
+  if (reads && !options.remote_reads) {
+    throw UnsupportedError(
+        "the URI of " + where +
+        " has a remote_handle, for reads of its memory by UCX: these need "
+        "UcxOptions::remote_reads (in Python remote_reads=\"trusted\"), by which every peer can read and write all "
+        "memory of this process");
+  }
+  const std::string which = where + " is strictly as specified, as its URI says (it has want_data, and no crossdock=1)";
+  if (!options.token.empty()) {
+    throw UnsupportedError(which + ": it can't prove that it knows the token; connect without one");
+  }
+  if (!wishes.ways.has(Way::kMessage) && !reads) {
+    throw UnsupportedError(which + ": its bodies can't come in the way that this client wants (" +
+                           to_text(wishes.ways) + "); connect without a way of your own");
+  }
+  Attempt made = connect_first(contexts, to, limits_for(options, options.max_message), {}, where, deadline);
+  return std::make_unique<UcxConnection>(
+      std::move(made.worker), std::move(made.endpoint),
+      introduce_as_specified(server.want_data, server.free_data, wishes.role, reads, where), options, nullptr,
+      SpecifiedMemory{.key = server.remote_handle});
+}
+
 }  // namespace
 
 std::unique_ptr<Connection> connect_to(UcxContexts& contexts, const std::string& address, const UcxOptions& options,
@@ -93,6 +141,7 @@ std::unique_ptr<Connection> connect_to(UcxContexts& contexts, const std::string&
     throw UriError("ucx:" + address + " stands for every address of a machine: give the address to connect to");
   const std::string where = to_uri(kScheme, to.host.empty() ? "127.0.0.1" : to.host, to.port);
   const Deadline deadline(where, timeout_ms, interrupted);
+  if (wishes.specified) return connect_as_specified(contexts, to, options, where, deadline, wishes);
   const net::Hello hello{.features = kOwnFeatures | net::features_of(wishes, kWays, where),
                          .max_message = options.max_message,
                          .max_body = options.max_body,

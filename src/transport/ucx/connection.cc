@@ -28,6 +28,10 @@ Agreement agreement_of(const Introduction& introduction) {
   return agreement;
 }
 
+/// The region of every address of a peer strictly as specified.
+const std::shared_ptr<const PeerRegion> kAllMemory =
+    std::make_shared<const PeerRegion>(0, std::numeric_limits<std::uint64_t>::max(), nullptr);
+
 /// Reads that were begun together.
 class UcxReading final : public Reading {
  public:
@@ -68,12 +72,13 @@ class RefusedReading final : public Reading {
 
 UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint,
                              const Introduction& introduction, const UcxOptions& options,
-                             std::shared_ptr<ClosingEnds> closing)
+                             std::shared_ptr<ClosingEnds> closing, SpecifiedMemory memory)
     : agreement_(agreement_of(introduction)),
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
       where_(agreement_.peer),
       closing_(std::move(closing)),
+      specified_(std::move(memory)),
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
       regions_(where_, options.max_regions),
@@ -83,8 +88,10 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
 
 UcxConnection::~UcxConnection() {
   if (fork_.in_child()) return;  // the parent continues: UCX's objects are its own
+  key_.reset();                  // before its endpoint
   try {
     auto until = closing_ ? ClosingEnd::Until::kTaken : ClosingEnd::Until::kSent;
+    if (agreement_.as_specified) until = ClosingEnd::Until::kFlushed;
     if (closing_ && !failure_ && !offered_->empty()) until = ClosingEnd::Until::kLeft;
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
                                             peer_taken_.load());
@@ -169,6 +176,7 @@ bool UcxConnection::flush() {
 
 std::size_t UcxConnection::in_flight() {
   flush();
+  if (agreement_.as_specified) return worker_->sends();
   return static_cast<std::size_t>(sent_.load(std::memory_order_relaxed) - peer_taken_.load(std::memory_order_acquire));
 }
 
@@ -176,6 +184,10 @@ bool UcxConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
   const std::size_t flying = in_flight();
   const bool below = flying < window;
+  if (agreement_.as_specified) {
+    window_goal_.store(below ? 0 : window, std::memory_order_release);
+    return below;
+  }
   // in_flight() < window is true once the peer has taken more than sent - window.
   window_goal_.store(below ? 0 : sent_.load(std::memory_order_relaxed) - window + 1, std::memory_order_release);
   if (told_window_ == window) return below;
@@ -187,10 +199,20 @@ bool UcxConnection::below_window(std::size_t window) {
   return below;
 }
 
+Ways UcxConnection::ways_of(const device::Region& region) const {
+  if (region.kind() == device::RegionKind::kFile) return {};
+  const Ways ways = Connection::ways_of(region);
+  return agreement_.as_specified && specified_.region.lock().get() != &region ? ways & Way::kMessage : ways;
+}
+
 std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
                                                      const std::shared_ptr<const device::Region>& region) {
   if (!agreement_.ways.has(Way::kRead)) return Connection::announce(number, region);
   fork_.check(kWhat);
+  // The client has the region's key from its URI. The region's registration lasts as long as the region.
+  if (agreement_.as_specified) {
+    return reinterpret_cast<std::uintptr_t>(registered(worker_->context().registrations(), region)->data);
+  }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const std::uint64_t base = offered_->add(number, region);
   try {
@@ -207,6 +229,7 @@ std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
 bool UcxConnection::retire(std::uint16_t number) {
   if (!agreement_.ways.has(Way::kRead)) return Connection::retire(number);
   fork_.check(kWhat);
+  if (agreement_.as_specified) return true;
   offered_->check(number);
   try {
     if (!endpoint_->send_control(encode(Control{ControlKind::kRetire, number}))) return false;
@@ -221,7 +244,12 @@ bool UcxConnection::retire(std::uint16_t number) {
 
 std::shared_ptr<const PeerRegion> UcxConnection::peer_region(std::uint64_t address, int timeout_ms,
                                                              const InterruptHook& interrupted) {
-  if (!agreement_.ways.has(Way::kRead)) return Connection::peer_region(address, timeout_ms, interrupted);
+  if (!agreement_.ways.has(Way::kRead)) {
+    if (!agreement_.as_specified) return Connection::peer_region(address, timeout_ms, interrupted);
+    throw UnsupportedError(where_ + " sends bodies by address, but its URI, as it was given, has no remote_handle");
+  }
+  // Nothing but UCX knows how far the memory of a remote_handle reaches.
+  if (agreement_.as_specified) return kAllMemory;
   return regions_.at(address);
 }
 
@@ -229,6 +257,7 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
   if (!agreement_.ways.has(Way::kRead)) return Connection::read(parts, std::move(keep));
   fork_.check(kWhat);
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
+  if (agreement_.as_specified) return read_as_specified(parts, std::move(keep));
   for (const ReadPart& part : parts) {
     if (regions_.find(part.address, part.length) != nullptr) continue;
     return std::make_unique<RefusedReading>("a read of " + std::to_string(part.length) + " bytes at address " +
@@ -237,6 +266,23 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
   }
   try {
     auto outcome = endpoint_->ask(parts, std::move(keep));
+    if (outcome == nullptr) return nullptr;
+    return std::make_unique<UcxReading>(worker_, std::move(outcome));
+  } catch (const ConnectionError&) {
+    throw_gone();
+  }
+}
+
+/// Reads with the key of the URI.
+std::unique_ptr<Reading> UcxConnection::read_as_specified(std::span<const ReadPart> parts,
+                                                          std::shared_ptr<const void> keep) {
+  try {
+    // Not before the server's first message: UCX 1.22 can't use the key until then.
+    if (key_ == nullptr) key_ = std::make_unique<const RemoteKey>(*endpoint_, specified_.key);
+    std::vector<RemotePart> remote;
+    remote.reserve(parts.size());
+    for (const ReadPart& part : parts) remote.push_back({key_.get(), part.address, part.length, part.to});
+    auto outcome = endpoint_->read(remote, std::move(keep));
     if (outcome == nullptr) return nullptr;
     return std::make_unique<UcxReading>(worker_, std::move(outcome));
   } catch (const ConnectionError&) {
@@ -266,6 +312,10 @@ std::optional<Incoming> UcxConnection::take() {
     const bool failed = endpoint_->failure().has_value();
     std::optional<Received> got = worker_->take();
     if (got && got->kind == MessageKind::kControl) {
+      if (agreement_.as_specified) {
+        throw ProtocolError(where_ + " sent an active message with the id 1, but it is strictly as specified: " +
+                            "it began without a handshake");
+      }
       on_control(got->bytes);
       ++controls;
       continue;
@@ -340,7 +390,7 @@ void UcxConnection::taken(std::uint64_t messages) {
 }
 
 void UcxConnection::acknowledge() {
-  if (received_ == acknowledged_) return;
+  if (received_ == acknowledged_ || agreement_.as_specified) return;
   try {
     if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, received_}))) return;
   } catch (const ConnectionError&) {
@@ -373,7 +423,9 @@ void UcxConnection::throw_end() {
 
 bool UcxConnection::window_opened() const noexcept {
   const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
-  return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
+  if (goal == 0) return false;
+  if (agreement_.as_specified) return worker_->sends() < goal;
+  return peer_taken_.load(std::memory_order_acquire) >= goal;
 }
 
 bool UcxConnection::room_came() const {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "closing.h"
 #include "control.h"
@@ -14,22 +15,32 @@
 #include "crossdock/core/error.h"
 #include "endpoint.h"
 #include "offered_memory.h"
+#include "remote_key.h"
 #include "transport/internal/handshake.h"
 #include "transport/net/announced_regions.h"
 #include "transport/transport.h"
 
 namespace crossdock::transport::ucx {
 
+/// Memory that goes by address to or from a peer strictly as specified.
+struct SpecifiedMemory {
+  std::vector<std::byte> key{};                  ///< At a client: of the server's memory; empty: none is read.
+  std::weak_ptr<const device::Region> region{};  ///< At a server: the one that the client's URI has the key of.
+};
+
 /// Either end after the handshake.
 ///
 /// The receiving half alone learns which messages the peer has taken. Both halves make progress, the sending half with
 /// flush() and in_flight().
+///
+/// With a peer strictly as specified, no control message is sent or accepted. In flight is then what this end's UCX
+/// hasn't sent.
 class UcxConnection final : public Connection {
  public:
   /// A server's end goes to `closing` when it is destroyed; a client's has none, and its destructor waits until the
   /// network has its messages.
   UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, const Introduction& introduction,
-                const UcxOptions& options, std::shared_ptr<ClosingEnds> closing);
+                const UcxOptions& options, std::shared_ptr<ClosingEnds> closing, SpecifiedMemory memory = {});
   ~UcxConnection() override;
   UcxConnection(const UcxConnection&) = delete;
   UcxConnection& operator=(const UcxConnection&) = delete;
@@ -43,9 +54,7 @@ class UcxConnection final : public Connection {
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
   /// UCX reads a body's memory in this process: not that of a file, which may shrink meanwhile (SIGBUS).
-  Ways ways_of(const device::Region& region) const override {
-    return region.kind() == device::RegionKind::kFile ? Ways{} : Connection::ways_of(region);
-  }
+  Ways ways_of(const device::Region& region) const override;
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;
@@ -69,6 +78,7 @@ class UcxConnection final : public Connection {
   int descriptor() const noexcept override { return worker_->descriptor(); }
 
  private:
+  std::unique_ptr<Reading> read_as_specified(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
   template <typename Send>
   bool send_counted(std::uint64_t size, Send send);
   template <typename Send>
@@ -92,6 +102,7 @@ class UcxConnection final : public Connection {
   const std::uint64_t body_limit_;
   const std::string where_;
   const std::shared_ptr<ClosingEnds> closing_;
+  const SpecifiedMemory specified_;
   const std::shared_ptr<OfferedMemory> offered_ = std::make_shared<OfferedMemory>();
   std::shared_ptr<Worker> worker_;
   std::unique_ptr<Endpoint> endpoint_;
@@ -99,13 +110,16 @@ class UcxConnection final : public Connection {
   std::atomic<std::uint64_t> sent_{0};  // messages, in total
   std::atomic<std::uint64_t> pushed_{0};
   std::atomic<std::uint64_t> peer_taken_{0};
-  std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
-  std::atomic<std::uint64_t> refused_{0};      // the size of the message that found no room, plus 1; 0: none
+  // Messages that the peer must take until below_window() is true; 0: none. With a peer strictly as specified, the
+  // window itself.
+  std::atomic<std::uint64_t> window_goal_{0};
+  std::atomic<std::uint64_t> refused_{0};  // the size of the message that found no room, plus 1; 0: none
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
   std::uint64_t told_window_ = 0;  // of the sending half
 
   // Of the receiving half:
+  std::unique_ptr<const RemoteKey> key_;  // of `specified_`, once a read has needed it
   net::AnnouncedRegions regions_;  // the peer's
   bool reads_only_ = false;        // messages don't count as something to receive
   std::uint64_t received_ = 0;     // messages, in total

@@ -191,13 +191,13 @@ std::shared_ptr<Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::sha
   return outcome;
 }
 
-std::shared_ptr<const Outcome> Endpoint::read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep) {
+std::shared_ptr<Outcome> Endpoint::read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep) {
   if (!worker_->context().remote_reads()) throw std::logic_error("this ucx context doesn't allow remote reads");
   const Worker::Lock lock(*worker_);
   check_usable();
   // The first of a group decides: a body may have more parts than there is room for at once.
   if (!has_operation()) return nullptr;
-  auto outcome = std::make_shared<Outcome>(parts.size());
+  auto outcome = std::make_shared<Outcome>(parts.size(), worker_->reads_.unseen());
   for (const RemotePart& part : parts) {
     if (part.size == 0) {
       outcome->end(UCS_OK);
@@ -228,19 +228,30 @@ bool Endpoint::rejected() const {
   return state_.failure == UCS_ERR_REJECTED;
 }
 
-void Endpoint::finish() {
+std::shared_ptr<const Outcome> Endpoint::flush() {
   const Worker::Lock lock(*worker_);
-  if (flush_ != nullptr) return;
   check_usable();
+  return post_flush();
+}
+
+/// The caller holds the worker's lock.
+std::shared_ptr<const Outcome> Endpoint::post_flush() {
   auto outcome = std::make_shared<Outcome>(1);
   Operation& operation = worker_->operations_.begin();
   operation.outcome = outcome;
-  flush_ = std::move(outcome);
   // UCX's close with a flush can't be cut short: destroying the worker before its end aborts the process (1.13).
   start(operation, [&](ucp_request_param_t params) {
     params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     return worker_->context().api().ep_flush_nbx(state_.endpoint, &params);
   });
+  return outcome;
+}
+
+void Endpoint::finish() {
+  const Worker::Lock lock(*worker_);
+  if (flush_ != nullptr) return;
+  check_usable();
+  flush_ = post_flush();
 }
 
 bool Endpoint::flushed() const {

@@ -66,13 +66,16 @@ class Endpoint {
   /// Begins to read parts of the peer's memory. `keep` holds the memory that is written, as in send_body(). The
   /// worker's progress() moves the reads on. Null: no room. Throws as the sends do; std::logic_error unless the context
   /// allows remote reads.
-  std::shared_ptr<const Outcome> read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep);
+  std::shared_ptr<Outcome> read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep);
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;
   /// Whether that is a rejection by UCX at the other end, before any message.
   bool rejected() const;
 
+  /// Returns the outcome of everything that was sent before: it is over once the peer's UCX has received it, and not
+  /// before the two ends are connected. Throws as the sends do.
+  std::shared_ptr<const Outcome> flush();
   /// Ends sending: flushed() turns true after the worker's progress, once the peer's UCX has received every message, or
   /// is gone. A peer that makes no progress doesn't answer. Destroy the endpoint then: before, messages are lost.
   void finish();
@@ -90,6 +93,7 @@ class Endpoint {
   void check_usable() const;
   bool send_active(MessageKind kind, ByteSpan head, ByteSpan tail);
   void post_active(MessageKind kind, ByteSpan head, ByteSpan tail);
+  std::shared_ptr<const Outcome> post_flush();
   template <typename Start>
   void start(Operation& operation, Start start);
 

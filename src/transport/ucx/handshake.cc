@@ -1,6 +1,7 @@
 #include "handshake.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "control.h"
@@ -14,9 +15,25 @@ void check_options(const UcxOptions& options) {
   if (options.transports.empty()) {
     throw InvalidArgumentError("UcxOptions::transports is empty: UCX would have none to use; \"all\" allows every one");
   }
-  if (options.remote_reads) {
-    throw UnsupportedError("UcxOptions::remote_reads isn't supported yet: leave it off");
+  if (options.remote_reads && !options.token.empty()) {
+    throw InvalidArgumentError(
+        "UcxOptions::remote_reads lets every process that reaches this one read and write its memory, before it has "
+        "proved that it knows the token: leave out one of the two");
   }
+}
+
+Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,
+                                    bool reads, const std::string& where) {
+  constexpr auto kUnknown = std::numeric_limits<std::uint64_t>::max();
+  return {.peer_max_message = kUnknown,
+          .peer_max_body = kUnknown,
+          .agreement = {.want_data = want_data,
+                        .free_data = free_data,
+                        .role = role,
+                        .as_specified = true,
+                        .ways = reads ? kWays : Ways(Way::kMessage),
+                        .prefers_reads = reads,
+                        .peer = where}};
 }
 
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message) {

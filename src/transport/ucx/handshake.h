@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "context.h"
@@ -23,6 +25,10 @@ inline constexpr Ways kWays = Way::kRead | Way::kMessage;  ///< Of this transpor
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const UcxOptions& options);
+/// Returns what one end knows of a peer strictly as specified, which tells nothing of itself. `reads`: bodies may come
+/// by address.
+Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,
+                                    bool reads, const std::string& where);
 /// What is accepted from a peer after the handshake. `max_message` is the limit that it was told.
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message);
 

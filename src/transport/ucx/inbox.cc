@@ -192,6 +192,11 @@ std::optional<Received> Inbox::take() {
   return received;
 }
 
+std::optional<std::pair<MessageKind, std::uint64_t>> Inbox::next() const noexcept {
+  if (entries_.empty() || entries_.front().state != Entry::State::kComplete) return std::nullopt;
+  return {{entries_.front().kind, entries_.front().tag}};
+}
+
 bool Inbox::ready() const noexcept {
   if (entries_.empty()) return failure_.has_value();
   const Entry::State state = entries_.front().state;

@@ -61,6 +61,8 @@ class Inbox {
   /// limit; ConnectionError if the next message was cut off; ResourceError if there was no memory for it. After an
   /// error, throws it again.
   std::optional<Received> take();
+  /// Returns the kind and the tag of the message that take() returns next; nothing if it has none.
+  std::optional<std::pair<MessageKind, std::uint64_t>> next() const noexcept;
   /// Whether take() has a message or an error.
   bool ready() const noexcept;
   /// Whether the limits of the queue are reached, and take() has a message or an error.

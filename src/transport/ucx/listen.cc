@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "closing.h"
 #include "connect.h"
@@ -26,12 +29,25 @@ constexpr ReceiveLimits kHandshakeLimits = {.max_untagged = 4096,
                                             .queue_messages = 16,
                                             .queue_bytes = 16 << 10};
 
+/// A region that clients strictly as specified may read, by a URI of its own.
+struct Offer {
+  std::uint64_t want_data = 0;  ///< Tells that the client has the key.
+  std::weak_ptr<const device::Region> region;
+};
+
 /// The facts of a server that its handshakes need. Lives as long as these.
 struct Terms {
+  /// Returns the offer with this tag, or null.
+  const Offer* offer(std::uint64_t want_data) const noexcept {
+    const auto found = std::ranges::find(offers, want_data, &Offer::want_data);
+    return found == offers.end() ? nullptr : &*found;
+  }
+
   UcxOptions options;
   net::Welcome welcome;  ///< Without a proof.
   net::WrongTokens wrong_tokens;
   std::shared_ptr<ClosingEnds> closing;
+  std::vector<Offer> offers{};
 };
 
 class UcxHandshake final : public PendingHandshake {
@@ -51,21 +67,32 @@ class UcxHandshake final : public PendingHandshake {
   void send(const Refused& refused) override;
 
  private:
+  void check_request(MessageKind kind, std::uint64_t tag) const;
+  State complete_as_specified(std::unique_ptr<Connection>* connection);
+
   Terms& terms_;
   const std::shared_ptr<Worker> worker_;
   std::unique_ptr<Endpoint> endpoint_;  // null once it was passed on
   net::ServerHandshake handshake_;
-  bool welcomed_ = false;  // the WELCOME was sent
+  bool greeted_ = false;       // a record has arrived, so the client is Crossdock's
+  bool as_specified_ = false;  // the first message was something else than a record
+  bool welcomed_ = false;      // the WELCOME was sent
 };
 
 PendingHandshake::State UcxHandshake::read() {
   worker_->progress();
   const bool ended = endpoint_->failure().has_value();
   if (welcomed_) return ended ? State::kEnded : worker_->sends() == 0 ? State::kReady : State::kWaiting;
-  while (const std::optional<Received> got = worker_->take()) {
-    if (got->kind != MessageKind::kControl) {
-      throw ProtocolError(std::string(net::kNoHello) + "; clients strictly as specified aren't supported over ucx yet");
+  while (worker_->ready()) {
+    if (const auto next = worker_->next(); next && next->first != MessageKind::kControl) {
+      if (greeted_) throw ProtocolError("the client sent a message before the end of its handshake");
+      as_specified_ = true;
+      // The message stays where it is, for the connection's owner.
+      check_request(next->first, next->second);
+      return State::kReady;
     }
+    const std::optional<Received> got = worker_->take();
+    greeted_ = true;
     const std::vector<std::byte> answer = handshake_.advance({got->bytes.begin(), got->bytes.end()});
     if (answer.empty()) return State::kReady;
     endpoint_->send_control(answer);
@@ -73,7 +100,33 @@ PendingHandshake::State UcxHandshake::read() {
   return ended ? State::kEnded : State::kWaiting;
 }
 
+/// Throws unless a client strictly as specified may begin with this message.
+void UcxHandshake::check_request(MessageKind kind, std::uint64_t tag) const {
+  if (kind != MessageKind::kTagged || (tag != terms_.welcome.want_data && terms_.offer(tag) == nullptr)) {
+    throw ProtocolError(std::string(net::kNoHello) + ", nor one strictly as specified, which begins with want_data");
+  }
+  if (!terms_.options.token.empty()) {
+    throw ProtocolError("the client is strictly as specified, and can't prove that it knows the token");
+  }
+}
+
+PendingHandshake::State UcxHandshake::complete_as_specified(std::unique_ptr<Connection>* connection) {
+  const auto request = worker_->next();
+  if (!request || endpoint_->failure()) return State::kEnded;
+  worker_->limit(limits_for(terms_.options, terms_.welcome.max_message));
+  const std::uint64_t want_data = request->second;
+  const Offer* const offer = terms_.offer(want_data);
+  SpecifiedMemory memory;
+  if (offer != nullptr) memory.region = offer->region;
+  *connection = std::make_unique<UcxConnection>(
+      worker_, std::move(endpoint_),
+      introduce_as_specified(want_data, terms_.welcome.free_data, ChannelRole::kBoth, offer != nullptr, where()),
+      terms_.options, terms_.closing, std::move(memory));
+  return State::kConnected;
+}
+
 PendingHandshake::State UcxHandshake::complete(std::unique_ptr<Connection>* connection) {
+  if (as_specified_) return complete_as_specified(connection);
   // Without a way that both have, the client ends the connection.
   const ConnectOptions client =
       net::agreed_wishes(handshake_.role(), handshake_.hello().features, terms_.welcome.features);
@@ -92,6 +145,8 @@ PendingHandshake::State UcxHandshake::complete(std::unique_ptr<Connection>* conn
 }
 
 void UcxHandshake::send(const Refused& refused) {
+  // Another client has no handler for this message, and then UCX 1.13 may end its process.
+  if (!greeted_) return;
   endpoint_->send_control(net::encode(refused));
   auto end = std::make_unique<ClosingEnd>(worker_, std::move(endpoint_), ClosingEnd::Until::kPeerGone);
   terms_.closing->add(end);
@@ -110,10 +165,12 @@ class UcxServer final : public Listener {
   std::string uri() const override { return uri_; }
   int descriptor() const noexcept override { return poll_.descriptor(); }
   std::unique_ptr<Connection> accept() override;
+  SpecifiedServer offer(const std::shared_ptr<const device::Region>& region) override;
   std::size_t handshakes() const noexcept override { return handshakes_.size(); }
   void reject_all(bool on) override { reject_all_ = on; }
 
  private:
+  std::uint64_t new_tag() const;
   void accept_one();
   void await_events();
   void say(LogLevel level, const std::string& text) const {
@@ -156,7 +213,37 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
   if (is_wildcard(bound)) {
     say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));
   }
+  if (options.remote_reads) {
+    say(LogLevel::kWarning,
+        uri_ + " allows remote reads: every process that reaches it can read and write all memory of this process");
+  }
   await_events();
+}
+
+SpecifiedServer UcxServer::offer(const std::shared_ptr<const device::Region>& region) {
+  fork_.check(kWhat);
+  if (!terms_.options.remote_reads) {
+    throw UnsupportedError(uri_ + " lets nobody read memory by a remote_handle: that needs UcxOptions::remote_reads (" +
+                           "in Python remote_reads=\"trusted\"), by which every peer can read and write all of it");
+  }
+  std::erase_if(terms_.offers, [](const Offer& offer) { return offer.region.expired(); });
+  auto found = std::ranges::find_if(terms_.offers, [&](const Offer& offer) { return offer.region.lock() == region; });
+  const auto memory = registered(contexts_->for_local(listener_->address())->registrations(), region);
+  if (found == terms_.offers.end()) {
+    found = terms_.offers.insert(found, Offer{.want_data = new_tag(), .region = region});
+  }
+  return {.want_data = found->want_data,
+          .free_data = terms_.welcome.free_data,
+          .remote_handle = memory->memory.packed_key()};
+}
+
+/// Returns a tag that no URI of this server has.
+std::uint64_t UcxServer::new_tag() const {
+  std::random_device source;
+  for (;;) {
+    const std::uint64_t tag = (static_cast<std::uint64_t>(source()) << 32) | source();
+    if (tag != terms_.welcome.want_data && tag != terms_.welcome.free_data && terms_.offer(tag) == nullptr) return tag;
+  }
 }
 
 std::unique_ptr<Connection> UcxServer::accept() {
@@ -211,6 +298,7 @@ class UcxTransport final : public Transport {
   std::string_view scheme() const noexcept override { return kScheme; }
   Ways ways() const noexcept override { return kWays; }
   bool needs_sealed_files() const noexcept override { return true; }
+  bool reaches_specified_peers() const noexcept override { return true; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies are accepted from no client.

@@ -89,6 +89,11 @@ std::optional<Received> Worker::take() {
   return inbox_.take();
 }
 
+std::optional<std::pair<MessageKind, std::uint64_t>> Worker::next() {
+  const Lock lock(*this);
+  return inbox_.next();
+}
+
 bool Worker::in_message() {
   const Lock lock(*this);
   return inbox_.in_message() || reads_.receiving();

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "inbox.h"
@@ -42,6 +43,8 @@ class Worker {
   bool ready();
   /// Returns the next message. Null: none has arrived whole. Throws as Inbox::take() does.
   std::optional<Received> take();
+  /// Returns the kind and the tag of the message that take() returns next; nothing if it has none.
+  std::optional<std::pair<MessageKind, std::uint64_t>> next();
   /// Whether a message or the answer to a read has arrived in part. After the peer is gone, the rest won't come.
   bool in_message();
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of the worker's.

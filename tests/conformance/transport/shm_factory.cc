@@ -37,7 +37,7 @@ Implementation shm() {
     const std::string path = std::string(folder) + "/s.sock";
     Pair pair;
     {
-      const auto listener = shm_listen(path, wishes.agreement.want_data, wishes.agreement.free_data, options, nullptr);
+      const auto listener = shm_listen(path, wishes.agreement.want_data, *wishes.agreement.free_data, options, nullptr);
       std::exception_ptr failure;
       std::thread connecting([&] {
         try {

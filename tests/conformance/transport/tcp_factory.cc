@@ -34,7 +34,8 @@ Implementation tcp(std::string name, std::string address, std::string token) {
       // Not less: loopback sends up to 64 KiB at once, and a window under that opens by timers only.
       options.send_buffer = options.receive_buffer = 256 << 10;
     }
-    const auto listener = tcp_listen(address, wishes.agreement.want_data, wishes.agreement.free_data, options, nullptr);
+    const auto listener =
+        tcp_listen(address, wishes.agreement.want_data, *wishes.agreement.free_data, options, nullptr);
     const std::string uri = listener->uri();
     Pair pair;
     std::exception_ptr failure;

@@ -37,7 +37,7 @@ Implementation ucx(std::string name, std::string token) {
     options.max_message = options.max_request = wishes.max_message;
     options.token = token;
     if (wishes.small_queue) options.queue_bytes = 0;
-    const auto listener = ucx_listen("", wishes.agreement.want_data, wishes.agreement.free_data, options, nullptr);
+    const auto listener = ucx_listen("", wishes.agreement.want_data, *wishes.agreement.free_data, options, nullptr);
     const std::string uri = listener->uri();
     Pair pair;
     std::exception_ptr failure;

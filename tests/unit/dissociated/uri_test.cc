@@ -78,6 +78,11 @@ TEST(Uri, KeepsUnknownParametersInOrder) {
               ElementsAre(Pair("b", "1+1"), Pair("a", ""), Pair("b", ""), Pair("c", "=")));
 }
 
+TEST(Uri, ReadsWhoseServerItIs) {
+  EXPECT_TRUE(parse_uri("ucx://h:1?want_data=1&crossdock=1").crossdock);
+  EXPECT_FALSE(parse_uri("ucx://h:1?want_data=1").crossdock);
+}
+
 TEST(Uri, ReadsTheStreamsRole) {
   EXPECT_EQ(parse_uri("shm:/x?stream=metadata").role, ChannelRole::kMetadata);
   EXPECT_EQ(parse_uri("shm:/x?stream=data").role, ChannelRole::kData);
@@ -131,6 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadUri{"shm:/x?free_data=1&%66ree_data=2", 20, "free_data is given twice"},
         BadUri{"shm:/x?remote_handle=AA&remote_handle=AA", 25, "remote_handle is given twice"},
         BadUri{"shm:/x?stream=data&stream=data", 20, "stream is given twice"},
+        BadUri{"ucx:/x?crossdock=1&crossdock=1", 20, "crossdock is given twice"},
+        BadUri{"ucx:/x?crossdock=2", 18, "it must be 1"}, BadUri{"ucx:/x?crossdock=", 18, "crossdock has no value"},
         BadUri{"shm:/x?stream=both", 15, "'both'"}, BadUri{"shm:/x?stream=Data", 15, "'Data'"},
         BadUri{"shm:/x?remote_handle=A", 22, "aren't a whole number of bytes"},
         BadUri{"shm:/x?remote_handle=AA=", 22, "aren't a whole number of bytes"},
@@ -185,6 +192,7 @@ TEST(ParseUri, ReadsBackWhateverIsWritten) {
     uri.remote_handle.resize(random() % 9);
     for (std::byte& byte : uri.remote_handle) byte = static_cast<std::byte>(random());
     uri.role = static_cast<ChannelRole>(random() % 3);
+    uri.crossdock = random() % 2 != 0;
     for (std::uint64_t i = random() % 3; i > 0; --i) uri.others.emplace_back("x" + text(5), text(10));
     ASSERT_EQ(parse_uri(format_uri(uri)), uri) << format_uri(uri);
   }

@@ -89,7 +89,7 @@ TEST_P(ForeignFree, EndsTheConnectionThatSentItAndNoOther) {
   EXPECT_EQ(lent.size() > 1, GetParam().reads == std::string_view("shm")) << "over tcp bodies go by value";
   for (const std::uint64_t address : lent) {
     const auto thief = connect(GetParam().frees);
-    ASSERT_TRUE(thief->send_tagged(thief->agreement().free_data, std::as_bytes(std::span(&address, 1)), {}));
+    ASSERT_TRUE(thief->send_tagged(*thief->agreement().free_data, std::as_bytes(std::span(&address, 1)), {}));
     EXPECT_THROW(read_to_the_end(*thief), ConnectionError);
   }
   const auto n = static_cast<int>(lent.size());

@@ -58,7 +58,7 @@ class FreesTest : public testing::NoLeftovers {
   void stop_the_server() {
     const auto bad = transport::shm_connect(dissociated::parse_uri(server_->uri()).address, {}, 10'000, {});
     const transport::Agreement& agreement = bad->agreement();
-    ASSERT_TRUE(bad->send_tagged(agreement.want_data ^ agreement.free_data ^ 1, as_bytes("x"), {}));
+    ASSERT_TRUE(bad->send_tagged(agreement.want_data ^ *agreement.free_data ^ 1, as_bytes("x"), {}));
     stopped_.get_future().wait();
   }
   void resume() { go_.set_value(); }

@@ -104,9 +104,9 @@ TEST_F(HostileTest, AClientThatBreaksTheProtocolLosesItsConnectionAndNobodyElseD
   const std::uint64_t never_lent = device::make_address(3, 4096);
   const std::vector<Misdeed> misdeeds = {
       [](auto& c) { c.send(as_bytes("an untagged message"), {}); },
-      [](auto& c) { c.send_tagged(c.agreement().want_data ^ c.agreement().free_data ^ 1, as_bytes("x"), {}); },
-      [](auto& c) { c.send_tagged(c.agreement().free_data, as_bytes("seven b"), {}); },
-      [&](auto& c) { c.send_tagged(c.agreement().free_data, std::as_bytes(std::span(&never_lent, 1)), {}); },
+      [](auto& c) { c.send_tagged(c.agreement().want_data ^ *c.agreement().free_data ^ 1, as_bytes("x"), {}); },
+      [](auto& c) { c.send_tagged(*c.agreement().free_data, as_bytes("seven b"), {}); },
+      [&](auto& c) { c.send_tagged(*c.agreement().free_data, std::as_bytes(std::span(&never_lent, 1)), {}); },
       [](auto& c) {
         ask(c, "live");
         ask(c, "live");
@@ -119,7 +119,7 @@ TEST_F(HostileTest, AClientThatBreaksTheProtocolLosesItsConnectionAndNobodyElseD
         dissociated::read_remote_body(message.bytes, &buffers);
         const std::uint64_t address = buffers.at(1).address;
         for (int i = 0; i < 300; ++i) {
-          c.send_tagged(c.agreement().free_data, std::as_bytes(std::span(&address, 1)), {});
+          c.send_tagged(*c.agreement().free_data, std::as_bytes(std::span(&address, 1)), {});
         }
       },
   };

@@ -210,6 +210,76 @@ TEST_F(UcxSession, BatchesOutliveEverything) {
   EXPECT_EQ(number_at(*kept, 999), 1999);
 }
 
+/// A location without what says that the server is Crossdock's: then both ends are strictly as specified.
+std::string as_specified(std::string location) {
+  const std::string marker = "&crossdock=1";
+  const std::size_t at = location.find(marker);
+  if (at == std::string::npos) throw std::logic_error(location + " has no marker");
+  return location.erase(at, marker.size());
+}
+
+TEST_F(UcxSession, ALocationReachesTheServerWithItsFeaturesAndWithout) {
+  Server server(server_options("ucx:"));
+  server.publish("table", Source::table(number_stream(20, 20'000)));
+  server.publish("live", Source::factory([] { return number_stream(50, 10'000); }));
+  const std::string location = server.locations().at(0);
+  for (const std::string& uri : {location, as_specified(location)}) {
+    Client client(uri, client_options());
+    for (int i = 0; i < 2; ++i) {
+      expect_numbers(*client.get("table"), 20, 20'000);
+      expect_numbers(*client.get("live"), 50, 10'000);
+    }
+    EXPECT_EQ(client.list().size(), 2u);
+    EXPECT_EQ(server.stats().consumers.back().way, Way::kMessage);
+  }
+}
+
+TEST_F(UcxSession, WithoutFeaturesAnErrorIsTheEndOfTheConnection) {
+  Server server(server_options("ucx:"));
+  Client client(as_specified(server.locations().at(0)), client_options());
+  EXPECT_THROW(client.get("missing"), TruncatedStreamError);
+}
+
+TEST_F(UcxSession, BodiesAreReadByARemoteHandleBetweenEndsThatTrustEachOther) {
+  TransportOptions trusting;
+  trusting.ucx.remote_reads = true;
+  ServerOptions options;
+  options.uris = {"shm:", "ucx:"};
+  options.transports = make_transports(trusting);
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(20, 20'000)));
+  server.publish("other", Source::table(number_stream(3, 1000)));
+  server.publish("live", Source::factory([] { return number_stream(50, 10'000); }));
+  const std::string uri = server.location("numbers");
+  EXPECT_EQ(server.location("numbers"), uri);
+  EXPECT_THROW(Client(uri, client_options()), UnsupportedError);
+  ClientOptions trusts;
+  trusts.transports = options.transports;
+  Client client(uri, trusts);
+  for (int i = 0; i < 3; ++i) expect_numbers(*client.get("numbers"), 20, 20'000);
+  EXPECT_EQ(server.stats().consumers.at(0).way, Way::kRead);
+  EXPECT_EQ(server.stats().consumers.at(0).leases, 0u);
+  EXPECT_EQ(server.stats().consumers.at(0).bytes_by_value, 0u);
+  // What lies elsewhere comes by value.
+  expect_numbers(*client.get("other"), 3, 1000);
+  EXPECT_EQ(server.stats().consumers.at(0).way, Way::kMessage);
+  expect_numbers(*client.get("live"), 50, 10'000);
+  EXPECT_THROW(server.location("live"), UnsupportedError);
+  EXPECT_THROW(server.location("missing"), NotFoundError);
+  // After a replacement, too.
+  server.publish("numbers", Source::table(number_stream(5, 100)), {.replace = true});
+  expect_numbers(*client.get("numbers"), 5, 100);
+  EXPECT_NE(server.location("numbers"), uri);
+}
+
+TEST_F(UcxSession, ALocationWithARemoteHandleIsNotForEveryServer) {
+  for (const char* uri : {"shm:", "ucx:"}) {
+    Server server(server_options(uri));
+    server.publish("numbers", Source::table(number_stream(3, 1000)));
+    EXPECT_THROW(server.location("numbers"), UnsupportedError) << uri;
+  }
+}
+
 TEST_F(UcxSession, OnlyWhoKnowsTheTokenIsServed) {
   Server server(server_options("ucx:", "a long secret"));
   server.publish("numbers", Source::table(number_stream(3, 1000)));

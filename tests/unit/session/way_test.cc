@@ -26,6 +26,8 @@ TEST(Way, IsChosenInThisOrder) {
       {{.agreed = kAll, .of_regions = kReadOrMessage}, Way::kMessage, "costs less"},
       {{.agreed = kAll, .of_regions = kReadOrMessage, .one_sided = true}, Way::kRead, "hardware"},
       {{.agreed = kAll, .of_regions = kReadOrMessage, .wants_parts = true}, Way::kRead, "only those"},
+      {{.agreed = kReadOrMessage, .of_regions = kReadOrMessage, .prefers_reads = true}, Way::kRead, "by the URI"},
+      {{.agreed = kReadOrMessage, .of_regions = Way::kMessage, .prefers_reads = true}, Way::kMessage, "can't take"},
       {{.agreed = Way::kRead, .of_regions = kAll}, Way::kRead, "reads alone"},
       {{.agreed = kAll, .of_regions = Way::kMessage, .one_sided = true}, Way::kMessage, "can't take the memory"},
       {{.agreed = Way::kMessage, .of_regions = kAll, .one_sided = true}, Way::kMessage, "share no memory"},

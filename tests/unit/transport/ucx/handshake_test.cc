@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
+#include "device/region.h"
 #include "support.h"
 #include "transport/net/records.h"
 #include "transport/ucx.h"
@@ -84,6 +86,28 @@ class UcxHandshake : public ::testing::Test {
     return refused;
   }
 
+  /// Expects that the server closes the connection, and sends nothing before.
+  static void await_end_without_a_word(End& client) {
+    EXPECT_TRUE(run_until({client.worker.get()}, nullptr, [&] { return client.endpoint->failure().has_value(); }));
+    EXPECT_EQ(client.worker->take(), std::nullopt);
+  }
+  /// Accepts on this thread until `done()`. Returns the last connection.
+  std::unique_ptr<Connection> accept_until(End& client, const std::function<bool(Connection*)>& done) {
+    std::unique_ptr<Connection> connection;
+    const auto deadline = Clock::now() + std::chrono::milliseconds(kLongMs);
+    for (;;) {
+      client.worker->progress();
+      if (auto next = listener_->accept()) connection = std::move(next);
+      if (done(connection.get())) return connection;
+      if (Clock::now() >= deadline) throw std::runtime_error("it took too long");
+      pollfd event{listener_->descriptor(), POLLIN, 0};
+      ::poll(&event, 1, 10);
+    }
+  }
+  std::unique_ptr<Connection> accept_for(End& client) {
+    return accept_until(client, [](const Connection* connection) { return connection != nullptr; });
+  }
+
   std::unique_ptr<Listener> listener_;
   UcxContexts contexts_{UcxOptions{}};
 
@@ -140,19 +164,126 @@ TEST_F(UcxHandshake, AClientThatSaysNothingIsRejectedAfterAWhile) {
   options.handshake_timeout_ms = 50;
   serve(options);
   End client = raw_client();
-  const Refused refused = await_rejection(client);
-  EXPECT_EQ(refused.code, Refusal::kMalformed);
-  EXPECT_THAT(refused.reason, HasSubstr("no handshake arrived within 50 ms"));
+  await_end_without_a_word(client);
+  EXPECT_THAT(log(), Contains(HasSubstr("no handshake arrived within 50 ms")));
   UcxOptions patient;
   EXPECT_TRUE(connect(patient)) << "the next client is served";
 }
 
-TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedIsToldThatItIsNotSupported) {
-  serve();
+TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedHasNoFeatures) {
+  listener_ = ucx_listen("", 7, 9, {}, nullptr);
   End client = raw_client();
   ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
-  EXPECT_THAT(await_rejection(client).reason, HasSubstr("strictly as specified aren't supported over ucx yet"));
-  EXPECT_THAT(log(), Contains(HasSubstr("strictly as specified aren't supported over ucx yet")));
+  std::unique_ptr<Connection> server = accept_for(client);
+  const Agreement& agreement = server->agreement();
+  EXPECT_TRUE(agreement.as_specified);
+  EXPECT_EQ(agreement.want_data, 7u);
+  EXPECT_EQ(agreement.free_data, 9u);
+  EXPECT_EQ(agreement.ways, Ways(Way::kMessage));
+  EXPECT_FALSE(agreement.error_messages || agreement.counted_leases || agreement.cancel || agreement.same_user);
+  EXPECT_TRUE(server->readable());
+  const std::optional<Incoming> request = server->receive();
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->tag, 7u);
+  EXPECT_EQ(as_text(request->bytes), "numbers");
+  // What was sent arrives before the end, and nothing else comes.
+  ASSERT_TRUE(server->send(as_bytes("last"), {}));
+  EXPECT_TRUE(server->below_window(1000));
+  server.reset();
+  std::vector<Received> got;
+  accept_until(client, [&](const Connection*) {
+    const bool ended = client.endpoint->failure().has_value();
+    while (std::optional<Received> one = client.worker->take()) got.push_back(*std::move(one));
+    return ended;
+  });
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].kind, MessageKind::kUntagged);
+  EXPECT_EQ(as_text(got[0].bytes), "last");
+}
+
+TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedSendsNoControlMessages) {
+  listener_ = ucx_listen("", 7, 9, {}, nullptr);
+  End client = raw_client();
+  ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
+  ASSERT_TRUE(client.endpoint->send_control(as_bytes("goodbye")));
+  std::unique_ptr<Connection> server = accept_for(client);
+  const std::string text = error_of<ProtocolError>([&] {
+    accept_until(client, [&](const Connection*) {
+      server->receive();
+      return false;
+    });
+  });
+  EXPECT_THAT(text, HasSubstr("active message with the id 1"));
+}
+
+TEST_F(UcxHandshake, AnotherFirstMessageIsRejectedWithoutAWord) {
+  serve();
+  const std::function<void(Endpoint&)> others[] = {
+      [](Endpoint& client) { client.send_untagged(as_bytes("x"), {}); },
+      [](Endpoint& client) { client.send_tagged(8, as_bytes("x"), {}); },
+      [](Endpoint& client) { client.send_tagged(9, as_bytes("12345678"), {}); },
+  };
+  for (const auto& send : others) {
+    End client = raw_client();
+    send(*client.endpoint);
+    await_end_without_a_word(client);
+  }
+  EXPECT_THAT(log(), Contains(HasSubstr("nor one strictly as specified")).Times(3));
+}
+
+TEST_F(UcxHandshake, AMessageInTheMiddleOfTheHandshakeIsRejected) {
+  UcxOptions options;
+  options.token = "correct";
+  serve(options);
+  End client = raw_client();
+  ASSERT_TRUE(client.endpoint->send_control(net::encode(net::Hello{.max_message = 1000, .has_token = true})));
+  ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
+  EXPECT_TRUE(run_until({client.worker.get()}, nullptr, [&] { return client.endpoint->failure().has_value(); }));
+  EXPECT_THAT(log(), Contains(HasSubstr("before the end of its handshake")));
+}
+
+TEST_F(UcxHandshake, ATokenRejectsClientsStrictlyAsSpecified) {
+  UcxOptions options;
+  options.token = "correct";
+  serve(options);
+  End client = raw_client();
+  ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
+  await_end_without_a_word(client);
+  EXPECT_THAT(log(), Contains(HasSubstr("can't prove that it knows the token")));
+}
+
+TEST_F(UcxHandshake, AServerStrictlyAsSpecifiedNeedsWhatThisClientHas) {
+  serve();
+  const std::string address = listener_->uri().substr(4);
+  const auto connect_as_specified = [&](const UcxOptions& options, const ConnectOptions& wishes) {
+    return ucx_connect(address, options, kLongMs, nullptr, wishes);
+  };
+  const auto connection = connect_as_specified({}, {.specified = SpecifiedServer{.want_data = 7}});
+  EXPECT_TRUE(connection->agreement().as_specified);
+  EXPECT_EQ(connection->agreement().free_data, std::nullopt);
+  EXPECT_THROW(connection->peer_region(4096, 0), UnsupportedError);
+  const auto refusal = [&](const UcxOptions& options, const ConnectOptions& wishes) {
+    return error_of<UnsupportedError>([&] { connect_as_specified(options, wishes); });
+  };
+  UcxOptions token;
+  token.token = "secret";
+  EXPECT_THAT(refusal(token, {.specified = SpecifiedServer{}}), HasSubstr("the token"));
+  EXPECT_THAT(refusal({}, {.ways = Way::kRead, .specified = SpecifiedServer{}}), HasSubstr("wants (read)"));
+  EXPECT_THAT(refusal({}, {.specified = SpecifiedServer{.remote_handle = pattern(9)}}), HasSubstr("remote_reads"));
+}
+
+TEST_F(UcxHandshake, RegionsAreOfferedOnlyWhereThatIsAllowed) {
+  device::RegionWriter writer("test");
+  writer.append(pattern(10'000));
+  const std::shared_ptr<const device::Region> region = writer.freeze();
+  EXPECT_THAT(error_of<UnsupportedError>([&] { ucx_listen("", 7, 9, {}, nullptr)->offer(region); }),
+              HasSubstr("remote_reads"));
+  const auto listener = ucx_listen("", 7, 9, {.remote_reads = true}, nullptr);
+  const SpecifiedServer offered = listener->offer(region);
+  EXPECT_NE(offered.want_data, 7u);
+  EXPECT_EQ(offered.free_data, 9u);
+  EXPECT_FALSE(offered.remote_handle.empty());
+  EXPECT_EQ(listener->offer(region).want_data, offered.want_data) << "a region has one tag";
 }
 
 TEST_F(UcxHandshake, AnotherRecordAndGarbageAreRejected) {
@@ -223,8 +354,12 @@ TEST_F(UcxHandshake, OptionsThatCannotWorkAreRejected) {
   rejects([](UcxOptions& options) { options.keepalive_s = -1; }, "UcxOptions::keepalive_s");
   rejects([](UcxOptions& options) { options.user_timeout_ms = -1; }, "UcxOptions::user_timeout_ms");
   rejects([](UcxOptions& options) { options.transports = ""; }, "UcxOptions::transports");
-  EXPECT_THAT(error_of<UnsupportedError>([] { make_ucx_transport({.remote_reads = true}); }),
-              HasSubstr("UcxOptions::remote_reads isn't supported yet"));
+  rejects(
+      [](UcxOptions& options) {
+        options.token = "secret";
+        options.remote_reads = true;
+      },
+      "UcxOptions::remote_reads");
 }
 
 }  // namespace

@@ -1,0 +1,289 @@
+"""The ucx transport, both ends, with peers that follow the text strictly: over raw UCX, in other processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+
+PEER = str(Path(__file__).parent / "ucx_peer.py")
+
+# Bodies of more than 70,000 bytes and of more than 1 MiB, and a dictionary.
+N = 300_000
+COLUMNS = pa.table(
+    {
+        "n": pa.array([None if i % 7 == 0 else i for i in range(N)], pa.int64()),
+        "s": pa.array([None if i % 5 == 0 else "x" * (i % 11) for i in range(N)]),
+        "d": pa.array((["red", "green", None, "blue", "red"] * (N // 5)), pa.string()).dictionary_encode(),
+    }
+)
+TABLE = pa.Table.from_batches(COLUMNS.to_batches(max_chunksize=100_000))  # of several batches
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _ucx() -> None:
+    try:
+        xd.serve({}, "ucx://127.0.0.1:0").close()
+    except xd.UnsupportedError as error:
+        pytest.skip(f"no UCX: {error}")
+
+
+@pytest.fixture
+def peer(program: Start) -> Start:
+    def start(*arguments: str) -> Any:
+        return program(sys.executable, "-X", "faulthandler", PEER, *arguments)
+
+    return start
+
+
+def hear(peer: Any) -> Any:
+    return json.loads(peer.read_line())
+
+
+def batches() -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=100_000))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def table_file(tmp_path: Path) -> str:
+    path = tmp_path / "table.arrows"
+    with pa.ipc.new_stream(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    return str(path)
+
+
+# ---- our server ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server() -> Iterator[xd.Server]:
+    with xd.serve({"table": TABLE, "live": batches}, "ucx://127.0.0.1:0") as serving:
+        yield serving
+
+
+@pytest.mark.parametrize("name", ["table", "live"])
+def test_a_client_gets_bodies_by_message(server: xd.Server, peer: Start, tmp_path: Path, name: str) -> None:
+    assert server.locations[0].endswith("&crossdock=1")
+    client = peer("client", "get", server.locations[0], name, str(tmp_path / "got"))
+    for _ in range(2):
+        assert hear(client) == {"types": [0], "addresses": 0}
+        client.write_line()
+    assert hear(client) == "written"
+    (consumer,) = server.stats()["consumers"]
+    assert consumer["way"] == "message"
+    client.write_line()
+    client.finish()
+    assert pa.ipc.open_stream((tmp_path / "got").read_bytes()).read_all() == TABLE
+    wait_until(lambda: not server.stats()["consumers"])
+
+
+def test_a_client_reads_memory_by_the_remote_handle(peer: Start, tmp_path: Path) -> None:
+    with xd.serve({}, "ucx://127.0.0.1:0", remote_reads="trusted") as server:
+        server.publish("table", TABLE)
+        server.publish("live", batches)
+        uri = server.location("table")
+        assert "&remote_handle=" in uri
+        client = peer("client", "get", uri, "table", str(tmp_path / "got"))
+        for round_ in range(2):
+            answer = hear(client)
+            assert answer["types"] == [1]
+            (consumer,) = server.stats()["consumers"]
+            assert consumer["way"] == "read"
+            # Each address was freed once, though some came in several batches.
+            assert round_ == 0 or consumer["leases"] >= answer["addresses"] > 0
+            client.write_line()
+        assert hear(client) == "written"
+        wait_until(lambda: server.stats()["consumers"][0]["leases"] == 0)
+        client.write_line()
+        client.finish()
+        assert pa.ipc.open_stream((tmp_path / "got").read_bytes()).read_all() == TABLE
+        # Other sources come by value.
+        client = peer("client", "get", uri, "live", str(tmp_path / "got"))
+        for _ in range(2):
+            assert hear(client)["types"] == [0]
+            client.write_line()
+        assert hear(client) == "written"
+        client.write_line()
+        client.finish()
+        with pytest.raises(xd.UnsupportedError, match="live stream"):
+            server.location("live")
+
+
+def test_remote_reads_are_asked_for_in_so_many_words(server: xd.Server) -> None:
+    with pytest.raises(xd.UnsupportedError, match=r'remote_reads="trusted"'):
+        server.location("table")
+    with pytest.raises(xd.InvalidArgumentError, match="trusted"):
+        xd.serve({}, "ucx://127.0.0.1:0", remote_reads="yes")  # type: ignore[arg-type]
+    with pytest.raises(xd.InvalidArgumentError, match="token"):
+        xd.serve({}, "ucx://127.0.0.1:0", remote_reads="trusted", token="a long secret")
+
+
+def test_a_server_with_remote_reads_says_so(log_lines: Any) -> None:
+    with xd.serve({}, "ucx://127.0.0.1:0", remote_reads="trusted"):
+        assert "can read and write all memory of this process" in log_lines.next()
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        ("untagged", "nor one strictly as specified"),
+        ("other tag", "nor one strictly as specified"),
+        ("free first", "nor one strictly as specified"),
+        ("request twice", "want_data"),
+        ("free unsent", "4096"),
+        ("control message", "active message with the id 1"),
+    ],
+)
+def test_a_client_that_breaks_the_rules_ends_nobody_else(
+    server: xd.Server, peer: Start, log_lines: Any, act: str, says: str
+) -> None:
+    with xd.connect(server.uri) as other:
+        reader = other.get("live")
+        next(reader)
+        client = peer("client", act, server.locations[0], "live")
+        assert hear(client) == "ended"
+        client.finish()
+        while says not in log_lines.next():
+            pass
+        assert sum(len(batch) for batch in reader) == N - 100_000
+
+
+def test_a_client_that_wants_what_is_not_there_sees_the_end(server: xd.Server, peer: Start) -> None:
+    client = peer("client", "request", server.locations[0], "missing")
+    assert hear(client) == "ended"
+    client.finish()
+
+
+def test_a_client_is_rejected_where_there_is_a_token(peer: Start, log_lines: Any) -> None:
+    with xd.serve({"table": TABLE}, "ucx://127.0.0.1:0", token="a long secret") as server:
+        client = peer("client", "request", server.locations[0], "table")
+        assert hear(client) == "ended"
+        client.finish()
+        while "can't prove that it knows the token" not in log_lines.next():
+            pass
+        with xd.connect(server.uri, token="a long secret") as ours:
+            assert pa.table(ours.get("table")) == TABLE
+
+
+def test_a_client_that_says_nothing_is_dropped_after_a_while(server: xd.Server, peer: Start) -> None:
+    client = peer("client", "silence", server.locations[0], "table")
+    assert hear(client) == "ended"
+    client.finish()
+
+
+@pytest.mark.parametrize("name", ["table", "live"])
+def test_a_client_that_is_killed_ends_nobody_else(server: xd.Server, peer: Start, name: str) -> None:
+    client = peer("client", "stay", server.locations[0], name)
+    assert hear(client) == "receiving"
+    client.stop()
+    wait_until(lambda: not server.stats()["consumers"])
+    with xd.connect(server.uri) as other:
+        assert pa.table(other.get(name)) == TABLE
+
+
+def test_the_server_closes_though_a_client_stays(peer: Start) -> None:
+    with xd.serve({"live": batches}, "ucx://127.0.0.1:0") as server:
+        client = peer("client", "stay", server.locations[0], "live")
+        assert hear(client) == "receiving"
+        before = time.monotonic()
+        server.close()
+        assert time.monotonic() - before < 5
+
+
+# ---- our client ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["packed", "remote", "mixed"])
+def test_our_client_gets_what_a_server_sends(peer: Start, table_file: str, act: str) -> None:
+    server = peer("server", act, table_file)
+    uri = hear(server)
+    trusting: Any = {} if act == "packed" else {"remote_reads": "trusted"}
+    with xd.connect(uri, **trusting) as client:
+        for _ in range(2):
+            assert pa.table(client.get("t")) == TABLE
+    counts = hear(server)
+    assert counts["sent"] == counts["freed"]
+    assert (counts["sent"] > 0) == (act != "packed")
+    server.finish()
+
+
+def test_our_client_frees_nothing_where_the_uri_has_no_free_data(peer: Start, table_file: str) -> None:
+    server = peer("server", "never freed", table_file)
+    with xd.connect(hear(server), remote_reads="trusted") as client:
+        for _ in range(2):
+            assert pa.table(client.get("t")) == TABLE
+    counts = hear(server)
+    assert counts["freed"] == 0
+    server.finish()
+
+
+def test_our_client_reads_no_memory_unless_it_trusts_the_server(peer: Start, table_file: str) -> None:
+    server = peer("server", "remote", table_file)
+    uri = hear(server)
+    with pytest.raises(xd.UnsupportedError, match=r'remote_reads="trusted"'):
+        xd.connect(uri)
+    # A server that sends addresses though its URI, as it was given, has no key.
+    with (
+        xd.connect(uri.partition("&remote_handle")[0]) as client,
+        pytest.raises(xd.UnsupportedError, match="no remote_handle"),
+    ):
+        list(client.get("t"))
+    server.stop()
+
+
+def test_a_token_is_not_forgotten_at_a_server_that_asks_for_none(peer: Start, table_file: str) -> None:
+    server = peer("server", "packed", table_file)
+    with pytest.raises(xd.UnsupportedError, match="token"):
+        xd.connect(hear(server), token="a long secret")
+    server.stop()
+
+
+def test_a_key_that_is_garbage_is_an_error(peer: Start, table_file: str) -> None:
+    server = peer("server", "remote", table_file)
+    uri = hear(server).partition("&remote_handle")[0]
+    with (
+        xd.connect(uri + "&remote_handle=" + "A" * 5463, remote_reads="trusted") as client,
+        pytest.raises(xd.ProtocolError, match="key"),
+    ):
+        list(client.get("t"))
+    server.stop()
+
+
+def test_a_control_message_of_a_server_is_refused(peer: Start, table_file: str) -> None:
+    server = peer("server", "control message", table_file)
+    with xd.connect(hear(server)) as client, pytest.raises(xd.ProtocolError, match="id 1"):
+        client.get("t")
+    assert hear(server) == "ended"
+    server.finish()
+
+
+def test_half_a_stream_is_no_shorter_table(peer: Start, table_file: str) -> None:
+    server = peer("server", "half", table_file)
+    with xd.connect(hear(server)) as client:
+        reader = client.get("t")
+        with pytest.raises(xd.TruncatedStreamError):
+            list(reader)
+    assert hear(server) == "closed"
+    server.finish()
+
+
+def test_no_server_is_an_error() -> None:
+    with pytest.raises(xd.ConnectionError, match="is the server up"):
+        xd.connect("ucx://127.0.0.1:1?want_data=1")
