@@ -198,6 +198,26 @@ def test_a_client_that_is_killed_ends_nobody_else(server: xd.Server, peer: Start
         assert pa.table(other.get(name)) == TABLE
 
 
+def test_a_client_that_is_late_holds_up_its_stream_alone(peer: Start) -> None:
+    batch = pa.record_batch({"n": pa.array(range(200_000))})
+
+    def many() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch] * 40)
+
+    with xd.serve({"live": many}, "ucx://127.0.0.1:0", window=1) as server:
+        client = peer("client", "late", server.locations[0], "live")
+        assert hear(client) == "receiving"
+        wait_until(lambda: server.stats()["consumers"][0]["in_flight"] >= 2)
+        with xd.connect(server.uri) as other:
+            assert sum(len(one) for one in other.get("live")) == 40 * 200_000
+        late = min(server.stats()["consumers"], key=lambda one: one["batches"])
+        assert late["in_flight"] <= 3
+        assert late["batches"] < 5
+        client.write_line()
+        assert hear(client) == 40
+        client.finish()
+
+
 def test_the_server_closes_though_a_client_stays(peer: Start) -> None:
     with xd.serve({"live": batches}, "ucx://127.0.0.1:0") as server:
         client = peer("client", "stay", server.locations[0], "live")

@@ -115,6 +115,22 @@ def request_and_stay(carrier: ucx_carrier.UcxCarrier, ticket: bytes, _path: str)
     hear()
 
 
+def get_late(carrier: ucx_carrier.UcxCarrier, ticket: bytes, _path: str) -> None:
+    """Takes nothing after the first message until it hears a line, and then everything."""
+    carrier.send(ticket, carrier.want_data)
+    carrier.receive()
+    say("receiving")
+    hear()
+    bodies, end = 0, None
+    while end is None or bodies < end - 1:
+        tag, message = carrier.receive()
+        if tag is not None:
+            bodies += 1
+        elif message[0] == protocol.END_OF_STREAM:
+            (end,) = struct.unpack_from("<I", message, 1)
+    say(bodies)
+
+
 CLIENTS: dict[str, Callable[[ucx_carrier.UcxCarrier, bytes, str], None]] = {
     "get": get,
     "request": misbehave(lambda carrier, ticket: carrier.send(ticket, carrier.want_data)),
@@ -126,6 +142,7 @@ CLIENTS: dict[str, Callable[[ucx_carrier.UcxCarrier, bytes, str], None]] = {
     "control message": misbehave(send_control_message),
     "silence": misbehave(lambda _carrier, _ticket: None),
     "stay": request_and_stay,
+    "late": get_late,
 }
 
 
