@@ -62,7 +62,8 @@ bool ClosingEnd::flushed() {
     endpoint_->finish();
     flushing_ = true;
   }
-  return flushing_ && endpoint_->flushed();
+  // UCX 1.13 aborts the peer's process if this end is closed by force while that writes to memory here.
+  return flushing_ && endpoint_->flushed() && !worker_->in_message();
 }
 
 void ClosingEnd::wait() noexcept {

@@ -96,7 +96,7 @@ std::optional<std::pair<MessageKind, std::uint64_t>> Worker::next() {
 
 bool Worker::in_message() {
   const Lock lock(*this);
-  return inbox_.in_message() || reads_.receiving();
+  return inbox_.in_message() || reads_.receiving() || operations_.reads() > 0;
 }
 
 void Worker::receive_into(std::shared_ptr<BodyMemory> memory) {

@@ -272,6 +272,23 @@ TEST_F(UcxSession, BodiesAreReadByARemoteHandleBetweenEndsThatTrustEachOther) {
   EXPECT_NE(server.location("numbers"), uri);
 }
 
+TEST_F(UcxSession, AReaderThatIsDroppedInTheMiddleOfReadsByARemoteHandleEndsNobodyElse) {
+  TransportOptions trusting;
+  trusting.ucx.remote_reads = true;
+  ServerOptions options = server_options("ucx:");
+  options.transports = make_transports(trusting);
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(100, 100'000)));
+  ClientOptions trusts;
+  trusts.transports = options.transports;
+  Client client(server.location("numbers"), trusts);
+  for (int i = 0; i < 10; ++i) {
+    const auto reader = client.get("numbers", {.read_ahead = 1ull << 30});
+    ASSERT_TRUE(reader->next());
+  }
+  expect_numbers(*client.get("numbers"), 100, 100'000);
+}
+
 TEST_F(UcxSession, ALocationWithARemoteHandleIsNotForEveryServer) {
   for (const char* uri : {"shm:", "ucx:"}) {
     Server server(server_options(uri));
