@@ -28,15 +28,16 @@
 #include <deque>
 
 #include "arguments.h"
+#include "body_memory.h"
 #include "core/unique_fd.h"
 #include "device/region.h"
-#include "transfer.h"
 #include "transport/fabric.h"
 
 namespace crossdock::bench {
 namespace {
 
-constexpr std::size_t kAtOnce = 2;  // bodies under way
+constexpr std::size_t kAtOnce = 2;    // bodies under way
+constexpr std::size_t kWindow = 128;  // messages, as a session has them on their way
 
 std::string provider_of(const Arguments& arguments) { return arguments.text("provider", "tcp;ofi_rxm"); }
 
@@ -44,12 +45,6 @@ transport::FabricOptions options_of(const Arguments& arguments) {
   transport::FabricOptions options;
   options.provider = provider_of(arguments);
   return options;
-}
-
-std::vector<Memory> sources(const Plan& plan) {
-  std::vector<Memory> memory;
-  for (std::size_t i = 0; i < plan.sets; ++i) memory.push_back(make_memory(plan.body_bytes, static_cast<int>(i) + 1));
-  return memory;
 }
 
 void print_cpu(std::int64_t start, const Plan& plan) {
@@ -70,7 +65,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
     ::poll(&ask, 1, -1);
   }
   const bool reads = arguments.text("what", "message") == "read";
-  const std::vector<Memory> memory = sources(plan);
+  const std::vector<Memory> memory = make_bodies(plan);
   const std::vector<std::byte> metadata(kMetadata);
   const std::int64_t start_cpu = cpu_ns();
   try {
@@ -90,7 +85,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
           metadata_sent = connection->send(metadata, {});
         }
         if (metadata_sent &&
-            connection->send_body(static_cast<std::uint64_t>(sent), parts_of(memory[set], plan.body_bytes), nullptr)) {
+            connection->send_body(static_cast<std::uint64_t>(sent), parts_of(memory[set], plan), nullptr)) {
           metadata_sent = false;
           ++sent;
           continue;
@@ -138,10 +133,10 @@ void consume_ours(const Arguments& arguments, const Plan& plan) {
     for (; begun < plan.warm_up + plan.batches && under_way.size() < kAtOnce; ++begun) {
       const auto& to = memory[static_cast<std::size_t>(begun) % memory.size()];
       std::vector<transport::ReadPart> parts;
-      for (std::size_t part = 0; part < kParts; ++part) {
-        const std::size_t at = plan.body_bytes * part / kParts;
+      for (std::size_t part = 0; part < plan.parts; ++part) {
+        const std::size_t at = plan.body_bytes * part / plan.parts;
         parts.push_back({bases[static_cast<std::size_t>(begun) % plan.sets] + at,
-                         plan.body_bytes * (part + 1) / kParts - at, to.get() + at});
+                         plan.body_bytes * (part + 1) / plan.parts - at, to.get() + at});
       }
       under_way.push_back(connection->read(parts, to));
     }
@@ -295,7 +290,7 @@ void serve_raw(const Arguments& arguments, const Plan& plan) {
   const UniqueFd socket(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
   Bare bare(arguments, own_host(socket.get()));
   bare.meet(socket.get());
-  const std::vector<Memory> memory = sources(plan);
+  const std::vector<Memory> memory = make_bodies(plan);
   const std::int64_t start_cpu = cpu_ns();
   if (arguments.text("what", "message") == "read") {
     for (std::size_t i = 0; i < plan.sets; ++i) {

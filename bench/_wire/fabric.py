@@ -30,7 +30,7 @@ def run(part: Part) -> None:
 def beside_bare_loop(part: Part, place: Place, way: str, n: int) -> None:
     count = part.plan.count_of(n)
     shared: dict[str, object] = {
-        "body": way, "body_bytes": n, "batches": count, "warm_up": max(4, count // 20), "sets": 1, "wait": "auto"
+        "what": way, "body_bytes": n, "batches": count, "warm_up": max(4, count // 20), "sets": 1, "wait": "auto"
     }  # fmt: skip
 
     def transfer(by: str) -> Cost:

@@ -76,7 +76,9 @@ def transports(
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
     if remote_reads not in (None, "trusted"):
         raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {remote_reads!r}')
-    return _native.TransportOptions(any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider(), remote_reads is not None)
+    return _native.TransportOptions(
+        any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider(), remote_reads is not None
+    )
 
 
 def checked_uri(uri: str) -> str:

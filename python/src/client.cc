@@ -118,8 +118,8 @@ void bind_client(nb::module_& module) {
                 .fabric = std::move(fabric),
             };
           },
-          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a,
-          "fabric_provider"_a.none(), "remote_reads"_a);
+          "any_user"_a, "other_users"_a, "token"_a, "checksum"_a.none(), "ucx_libraries"_a, "fabric_provider"_a.none(),
+          "remote_reads"_a);
 
   nb::class_<Interrupt>(module, "Interrupt", "Ends a call of another thread, to which it was passed.")
       .def(nb::init<>())

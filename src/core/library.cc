@@ -34,8 +34,6 @@ Library::~Library() { ::dlclose(handle_); }
 
 void* Library::symbol(const char* name) const noexcept { return ::dlsym(handle_, name); }
 
-void* Library::symbol(const char* name, const char* version) const noexcept {
-  return ::dlvsym(handle_, name, version);
-}
+void* Library::symbol(const char* name, const char* version) const noexcept { return ::dlvsym(handle_, name, version); }
 
 }  // namespace crossdock

@@ -23,6 +23,8 @@ constexpr std::uint64_t kMaxBodyBytes = 128 << 20;
 constexpr std::size_t kMaxArrived = 64;
 /// Groups of reads under way at once.
 constexpr std::size_t kMaxReads = 64;
+/// Frames without a message, such as announcements, that one receive() takes.
+constexpr int kFramesPerTurn = 64;
 /// Turns for what has arrived before the peer said goodbye: the library has it, and takes several turns to tell.
 constexpr int kLastTurns = 100;
 /// Turns for events of libfabric's own, which are no news for us.
@@ -75,7 +77,10 @@ bool FabricConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> pa
   if (size <= kInline) return StreamConnection::send_body(tag, parts, std::move(keep));
   check_usable();
   check_body(size);
-  if (!traffic_->has_room()) traffic_->progress();
+  if (!traffic_->has_room()) {
+    traffic_->progress();
+    wake_sleeper();  // it may have been the other half's operation
+  }
   const bool refused = !traffic_->has_room();
   body_refused_.store(refused, std::memory_order_relaxed);
   if (traffic_->broken()) throw_gone();
@@ -161,11 +166,12 @@ std::optional<Incoming> FabricConnection::take_next() {
   traffic_->progress();
   seen_ended_ = traffic_->ended();  // before anything is looked at: what ends from now on is news
   collect_reads();
-  do {
+  for (int frames = 0; frames < kFramesPerTurn; ++frames) {
     if (std::optional<Incoming> message = take_arrived()) return message;
     // What doesn't need the endpoint can still come.
     if (traffic_->broken() && (!arrived_.empty() || !reads_.empty())) throw_broken();
-  } while (read_link());
+    if (!read_link()) break;
+  }
   if (stream_ended() || (!takes_input() && hung_up())) return take_last();
   if (traffic_->broken()) throw_broken();
   if (stream_drained() || !takes_input()) acknowledge(true);
@@ -333,6 +339,9 @@ std::unique_ptr<Reading> FabricConnection::read(std::span<const ReadPart> parts,
     }
     placed.push_back({part, *in});
   }
+  if (std::ranges::all_of(parts, [](const ReadPart& part) { return part.length == 0; })) {
+    return std::make_unique<FabricReading>(std::move(state));
+  }
   state->connection = this;
   state->group = std::make_unique<ReadGroup>(placed, domain_->info()->ep_attr->max_msg_size, std::move(keep));
   reads_.push_back(state);
@@ -343,9 +352,10 @@ std::unique_ptr<Reading> FabricConnection::read(std::span<const ReadPart> parts,
 /// For a Reading: makes progress, and ends the reads if there is nobody left to serve them.
 void FabricConnection::advance_reads() {
   try {
-    check_usable();
     traffic_->progress();
+    seen_ended_ = traffic_->ended();
     collect_reads();
+    check_usable();
     if (traffic_->broken()) throw_broken();
     if (!reads_.empty() && hung_up()) throw_end(true);
   } catch (const Error&) {
@@ -366,7 +376,7 @@ void FabricConnection::collect_reads() {
 /// Ends everything that goes through the endpoint.
 void FabricConnection::shut(const std::exception_ptr& why) noexcept {
   finish(false);
-  traffic_->close();
+  if (!fork_guard().in_child()) traffic_->close();  // the endpoint's sockets are shared with the parent
   for (const auto& state : std::exchange(reads_, {})) {
     state->group.reset();
     state->connection = nullptr;
@@ -401,7 +411,7 @@ bool FabricConnection::has_other_news() const noexcept {
     room_told_ = true;
     return true;
   }
-  return traffic_->ended() != seen_ended_ || traffic_->broken() || front_is_ready();
+  return traffic_->ended() != seen_ended_ || traffic_->broken() || (!reads_only_ && front_is_ready());
 }
 
 bool FabricConnection::readable() const {

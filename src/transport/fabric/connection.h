@@ -47,6 +47,8 @@ class FabricConnection final : public net::StreamConnection {
                                                 const InterruptHook& interrupted) override;
   std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) override;
 
+  void wait_for_reads_only(bool on) noexcept override { reads_only_ = on; }
+
   bool readable() const override;
   bool prepare_sleep() override;
 
@@ -85,7 +87,7 @@ class FabricConnection final : public net::StreamConnection {
   void beside(net::FrameKind kind, std::uint64_t number, ByteSpan payload) override;
   void add_body(std::uint64_t tag, ByteSpan payload);
   void add_region(std::uint64_t number, ByteSpan payload);
-  bool takes_input() const noexcept override { return takes_input_.load(std::memory_order_relaxed); }
+  bool takes_input() const noexcept override { return takes_input_.load(std::memory_order_relaxed) && !reads_only_; }
   bool has_other_news() const noexcept override;
   bool front_is_ready() const;
   void update_takes_input() noexcept;
@@ -116,6 +118,7 @@ class FabricConnection final : public net::StreamConnection {
   std::deque<std::shared_ptr<ReadState>> reads_;
   std::uint64_t seen_ended_ = 0;    // of Traffic::ended()
   bool frame_came_ = false;         // to beside()
+  bool reads_only_ = false;         // messages don't count as something to receive
   mutable bool room_told_ = false;  // readable() has returned true because of room for a body
 };
 

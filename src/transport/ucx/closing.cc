@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "control.h"
 
 namespace crossdock::transport::ucx {
 namespace {
 
-constexpr int kMessagesPerTurn = 1024;
+constexpr int kMessagesPerTurn = 64;
 
 }  // namespace
 
@@ -66,15 +67,25 @@ bool ClosingEnd::flushed() {
   return flushing_ && endpoint_->flushed() && !worker_->in_message();
 }
 
-void ClosingEnd::wait() noexcept {
+void wait_for_all(std::list<std::unique_ptr<ClosingEnd>> ends) noexcept {
+  using Clock = ClosingEnd::Clock;
   try {
-    while (!over()) {
-      if (!arm()) continue;
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
-      pollfd event{descriptor(), POLLIN, 0};
-      ::poll(&event, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    for (;;) {
+      ends.remove_if([](const std::unique_ptr<ClosingEnd>& end) { return end->over(); });
+      if (ends.empty()) return;
+      Clock::time_point first = Clock::time_point::max();
+      std::vector<pollfd> events;
+      bool armed = true;
+      for (const std::unique_ptr<ClosingEnd>& end : ends) {
+        armed = end->arm() && armed;
+        first = std::min(first, end->deadline());
+        events.push_back({end->descriptor(), POLLIN, 0});
+      }
+      if (!armed) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
+      ::poll(events.data(), events.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     }
-  } catch (const std::exception&) {  // as in over()
+  } catch (const std::exception&) {  // Without memory, or if UCX can't wait, they are closed by force.
   }
 }
 
@@ -128,12 +139,10 @@ void ClosingEnds::stop(const AcceptPoll& poll) noexcept {
     stopped_ = true;
     added.swap(added_);
   }
-  for (const Watched& watched : watched_) {
-    watched.end->wait();
-    poll.forget(watched.end->descriptor());
-  }
+  for (const Watched& watched : watched_) poll.forget(watched.end->descriptor());
+  for (Watched& watched : watched_) added.push_back(std::move(watched.end));
   watched_.clear();
-  for (const std::unique_ptr<ClosingEnd>& end : added) end->wait();
+  wait_for_all(std::move(added));
 }
 
 }  // namespace crossdock::transport::ucx

@@ -40,8 +40,6 @@ class ClosingEnd {
   bool arm() { return worker_->arm(); }
   int descriptor() const noexcept { return worker_->descriptor(); }
   Clock::time_point deadline() const noexcept { return deadline_; }
-  /// Waits until it is over().
-  void wait() noexcept;
 
  private:
   bool step();
@@ -58,6 +56,9 @@ class ClosingEnd {
   bool flushing_ = false;
   Clock::time_point deadline_ = Clock::now() + kLongest;
 };
+
+/// Waits until all of these are over(), and destroys each.
+void wait_for_all(std::list<std::unique_ptr<ClosingEnd>> ends) noexcept;
 
 /// The closing ends of one listener, which does their work. Only add() is thread-safe.
 class ClosingEnds {

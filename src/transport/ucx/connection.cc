@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <list>
 #include <stdexcept>
 
 #include "transport/net/records.h"
@@ -96,7 +97,9 @@ UcxConnection::~UcxConnection() {
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
                                             peer_taken_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;
-    end->wait();
+    std::list<std::unique_ptr<ClosingEnd>> one;
+    one.push_back(std::move(end));
+    wait_for_all(std::move(one));
   } catch (const std::exception&) {
     // Without memory, the end is closed by force.
   }
@@ -356,6 +359,9 @@ void UcxConnection::on_control(ByteSpan message) {
       if (received_ - acknowledged_ >= quantum_) acknowledge();
       return;
     case ControlKind::kGoodbye:
+      if (goodbye_.load(std::memory_order_relaxed) || control.number < received_) {
+        throw ProtocolError(where_ + " said goodbye twice, or after fewer messages than it has sent");
+      }
       last_ = control.number;
       goodbye_.store(true, std::memory_order_relaxed);
       gone_.store(true, std::memory_order_relaxed);
@@ -438,8 +444,10 @@ bool UcxConnection::news() const {
     room_told_ = true;
     return true;
   }
-  return failure_.has_value() || (!reads_only_ && worker_->ready()) || worker_->unseen_reads() > 0 ||
-         gone_.load(std::memory_order_relaxed) || endpoint_->failure().has_value();
+  // After a goodbye, the messages before it are still to come.
+  const bool ended = goodbye_.load(std::memory_order_relaxed) ? has_ended() : gone_.load(std::memory_order_relaxed);
+  return failure_.has_value() || (!reads_only_ && worker_->ready()) || worker_->unseen_reads() > 0 || ended ||
+         endpoint_->failure().has_value();
 }
 
 bool UcxConnection::readable() const {

@@ -120,9 +120,9 @@ class UcxConnection final : public Connection {
 
   // Of the receiving half:
   std::unique_ptr<const RemoteKey> key_;  // of `specified_`, once a read has needed it
-  net::AnnouncedRegions regions_;  // the peer's
-  bool reads_only_ = false;        // messages don't count as something to receive
-  std::uint64_t received_ = 0;     // messages, in total
+  net::AnnouncedRegions regions_;         // the peer's
+  bool reads_only_ = false;               // messages don't count as something to receive
+  std::uint64_t received_ = 0;            // messages, in total
   std::uint64_t acknowledged_ = 0;
   std::uint64_t unacknowledged_bytes_ = 0;
   std::uint64_t quantum_;             // maximum of messages that are taken without telling the peer

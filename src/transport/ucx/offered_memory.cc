@@ -27,11 +27,17 @@ std::uint64_t OfferedMemory::add(std::uint16_t number, const std::shared_ptr<con
   std::shared_ptr<const device::Region> mapped = device::readable(region, "memory to be read over ucx");
   const auto base = reinterpret_cast<std::uintptr_t>(mapped->data());
   const std::lock_guard lock(mutex_);
-  if (!bases_.emplace(number, base).second) {
+  if (bases_.contains(number) || by_base_.contains(base)) {
     throw std::logic_error("ucx: region number " + std::to_string(number) +
-                           " was already announced; retire it before it is used again");
+                           " was already announced, or its memory was; retire it before it is used again");
   }
-  by_base_.emplace(base, std::move(mapped));
+  const auto added = by_base_.emplace(base, std::move(mapped)).first;
+  try {
+    bases_.emplace(number, base);
+  } catch (...) {
+    by_base_.erase(added);
+    throw;
+  }
   return base;
 }
 
@@ -78,6 +84,7 @@ void OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < asked.count(); ++i) {
       const ReadRequest::Part part = asked.part(i);
+      if (part.length == 0) throw ProtocolError("a request to read memory has a part without bytes");
       const auto* const region = find(part.address, part.length);
       if (region == nullptr) {
         throw ProtocolError("a request to read " + std::to_string(part.length) + " bytes at address " +

@@ -36,7 +36,8 @@ class Outcome {
     if (status != UCS_OK) failure_.compare_exchange_strong(none, status, std::memory_order_acq_rel);
     if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1 || unseen_ == nullptr) return;
     ++*unseen_;
-    if (seen_.exchange(Seen::kNotYet) == Seen::kYes) --*unseen_;
+    Seen unseen = Seen::kNothingYet;
+    if (!seen_.compare_exchange_strong(unseen, Seen::kNotYet)) --*unseen_;
   }
 
  private:

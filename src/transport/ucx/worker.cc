@@ -1,5 +1,6 @@
 #include "worker.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace crossdock::transport::ucx {
@@ -116,7 +117,11 @@ void Worker::disarm() {
 
 bool Worker::arm(bool with_messages) {
   const Lock lock(*this);
-  armed_ = (with_messages || !inbox_.ready()) && handle_->arm();
+  // What another thread's progress has ended before this call signals nobody.
+  const bool news = *reads_.unseen() > 0 || std::ranges::any_of(endpoints_, [](const EndpointState& state) {
+    return state.failure.has_value();
+  });
+  armed_ = !news && (with_messages || !inbox_.ready()) && handle_->arm();
   return armed_;
 }
 

@@ -45,8 +45,8 @@ class Worker {
   std::optional<Received> take();
   /// Returns the kind and the tag of the message that take() returns next; nothing if it has none.
   std::optional<std::pair<MessageKind, std::uint64_t>> next();
-  /// Whether a message or the answer to a read has arrived in part, or a read by remote key is under way. After the peer
-  /// is gone, the rest won't come.
+  /// Whether a message or the answer to a read has arrived in part, or a read by remote key is under way. After the
+  /// peer is gone, the rest won't come.
   bool in_message();
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of the worker's.
   void receive_into(std::shared_ptr<BodyMemory> memory);

@@ -42,7 +42,7 @@ Implementation fabric(std::string name, std::string address, std::string token) 
       options.send_buffer = options.receive_buffer = 256 << 10;
     }
     const auto listener =
-        fabric_listen(address, wishes.agreement.want_data, wishes.agreement.free_data, options, nullptr);
+        fabric_listen(address, wishes.agreement.want_data, *wishes.agreement.free_data, options, nullptr);
     const std::string uri = listener->uri();
     Pair pair;
     std::exception_ptr failure;
