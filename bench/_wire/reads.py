@@ -47,9 +47,9 @@ def measure(part: Part, place: Place, scheme: str) -> None:
                 with serving(read(said["uri"], columns)) as (_, reader):
                     ask(reader)  # regions become known, and memory is there
                     runs[columns] = ask(reader)
-                    carriers = {tuple(way[:2]) for way in ask(child)["ways"]}
+                    carriers = {(carrier.split()[0], way) for carrier, way, *_ in ask(child)["ways"]}
                 if columns and (scheme, "read") not in carriers:
-                    part.leave_out(scheme, f"the column wasn't read but came as {sorted(carriers)}")
+                    part.leave_out(scheme, f"the column wasn't read but came as {sorted(map(str, carriers))}")
                     return
             shares_of_bytes.append(runs[1]["received"][place.interface] / runs[0]["received"][place.interface])
             shares_of_time.append(median(runs[1]["rounds"]) / median(runs[0]["rounds"]))

@@ -42,7 +42,7 @@ def test_a_table_is_opened_not_copied(simulated_devices):
     with xd.serve({"t": [there(BATCH)] * 3}) as server, xd.connect(server.uri) as client:
         (source,) = server.stats()["sources"]
         assert source["bytes_copied"] >= 3 * BATCH.nbytes * 0.9
-        assert [entry.device for entry in client.list()] == ["sim:1"]
+        assert [entry.device for entry in client.list()] == ["ext_dev:1"]
         before = calls(simulated_devices, "import_memory", "copy", "allocate")
         for _ in range(2):
             reader = client.get("t", device="sim:1")

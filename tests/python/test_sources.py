@@ -382,7 +382,7 @@ def test_sources_without_names_are_refused_by_an_example(sources):
 
 @pytest.mark.parametrize("uri", ["shm:", "shm:t", ["shm:", "shm:t"]])
 def test_a_token_that_nobody_would_ask_for_is_refused(uri):
-    with pytest.raises(xd.InvalidArgumentError, match="token is for tcp and ucx"):
+    with pytest.raises(xd.InvalidArgumentError, match="token is for tcp, ucx and fabric"):
         xd.serve({"t": TABLE}, uri, token="a secret")
     with xd.serve({"t": TABLE}, ["shm:", "tcp:"], token="a secret") as server:
         for one in server.uris:
