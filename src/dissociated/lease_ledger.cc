@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "dissociated/lent_bodies.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -98,12 +100,15 @@ struct LeaseLedger::Impl {
   explicit Impl(FreeRule free_rule) : rule(free_rule) { tables.emplace_back(kFirstCapacity); }
 
   FreeRule rule;
+  // With FreeRule::kCounted, leases are here as long as bodies are freed whole and in order. The first free that isn't
+  // so moves all of them into the tables; until these are empty, new leases go there too. So never are both in use.
+  LentBodies bodies;
   std::vector<Table> tables;  // one; or 2^kPartBits, selected by the top bits of the hash
   bool is_split = false;
   std::deque<Later> laters;    // grows without moving its elements
   std::uint32_t idle = kNone;  // the first unused element of `laters`: a list through `next`
   std::uint32_t generation = 0;
-  std::size_t pairs = 0;
+  std::size_t pairs = 0;  // of the tables
   std::uint64_t bytes = 0;
   std::uint64_t unfinished = 0;  // kAsSpecified: the address whose free has ended some leases, but not all; 0: none
 
@@ -189,7 +194,40 @@ struct LeaseLedger::Impl {
     return run.holder == holder && run.length == length && run.count != std::numeric_limits<std::uint32_t>::max();
   }
 
-  void lend(const RemoteBuffer& buffer, std::uint64_t holder, std::int64_t now_ms) {
+  std::size_t lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
+    if (rule == FreeRule::kCounted && pairs == 0) {
+      if (const auto lent = bodies.push(buffers, holder, now_ms)) return *lent;
+      count_singly();
+    }
+    const std::size_t before = pairs;
+    for (const RemoteBuffer& buffer : buffers) {
+      if (buffer.address != 0) lend_one(buffer, holder, now_ms);
+    }
+    return pairs - before;
+  }
+
+  /// Moves the leases of whole bodies into the tables.
+  void count_singly() {
+    bodies.drain([this](std::span<const RemoteBuffer> buffers, const LentBodies::Body& body) {
+      for (const RemoteBuffer& buffer : buffers) lend_one(buffer, body.holder, body.since_ms);
+    });
+  }
+
+  /// Ends the leases of the oldest bodies as long as `addresses` name these, whole and in order. Returns how many
+  /// addresses that were. May take as many steps too many as a body has buffers.
+  std::size_t free_bodies(std::span<const std::uint64_t> addresses, std::size_t* steps, std::vector<Freed>* freed) {
+    std::size_t done = 0;
+    while (*steps != 0) {
+      const std::optional<LentBodies::Body> body = bodies.take(addresses.subspan(done));
+      if (!body) break;
+      add(body->holder, body->buffers, freed);
+      done += body->buffers;
+      *steps -= std::min<std::size_t>(*steps, body->buffers);
+    }
+    return done;
+  }
+
+  void lend_one(const RemoteBuffer& buffer, std::uint64_t holder, std::int64_t now_ms) {
     Slot& slot = slot_for_lending(buffer.address);
     if (rule == FreeRule::kAsSpecified) apply_ended_streams(slot);
     if (slot.oldest.count == 0) {
@@ -205,9 +243,17 @@ struct LeaseLedger::Impl {
     bytes += buffer.length;
   }
 
+  static void add(std::uint64_t holder, std::uint32_t leases, std::vector<Freed>* freed) {
+    if (!freed->empty() && freed->back().holder == holder) {
+      freed->back().leases += leases;
+    } else {
+      freed->push_back({holder, leases});
+    }
+  }
+
   /// Ends the oldest lease of a slot that has at least one.
-  [[gnu::always_inline]] void end_one(Slot& slot, std::vector<std::uint64_t>* freed) {
-    freed->push_back(slot.oldest.holder);
+  [[gnu::always_inline]] void end_one(Slot& slot, std::vector<Freed>* freed) {
+    add(slot.oldest.holder, 1, freed);
     --slot.leases;
     --pairs;
     bytes -= slot.oldest.length;
@@ -225,7 +271,7 @@ struct LeaseLedger::Impl {
   }
 
   /// Returns false if the slot has more leases to end than there are steps left.
-  bool free_as_specified(Slot& slot, std::size_t* steps, std::vector<std::uint64_t>* freed) {
+  bool free_as_specified(Slot& slot, std::size_t* steps, std::vector<Freed>* freed) {
     apply_ended_streams(slot);
     if (slot.ended != 0) {
       if (unfinished == 0) slot.owed += slot.ended - 1;
@@ -252,7 +298,7 @@ struct LeaseLedger::Impl {
 
   /// Returns false if not all leases that this free ends have ended yet. Then the next call must be for the same
   /// address.
-  bool free(std::uint64_t address, std::size_t* steps, std::vector<std::uint64_t>* freed) {
+  bool free(std::uint64_t address, std::size_t* steps, std::vector<Freed>* freed) {
     --*steps;
     if (address == 0) return true;
     Slot& slot = probe(address);
@@ -267,35 +313,36 @@ struct LeaseLedger::Impl {
 LeaseLedger::LeaseLedger(FreeRule rule) : impl_(std::make_unique<Impl>(rule)) {}
 LeaseLedger::~LeaseLedger() = default;
 
-void LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
-  Impl& in = *impl_;
-  for (const RemoteBuffer& buffer : buffers) {
-    if (buffer.address != 0) in.lend(buffer, holder, now_ms);
-  }
+std::size_t LeaseLedger::lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms) {
+  return impl_->lend(buffers, holder, now_ms);
 }
 
-std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
-                              std::size_t steps) {
+std::size_t LeaseLedger::free(std::span<const std::uint64_t> addresses, std::vector<Freed>* freed, std::size_t steps) {
   Impl& in = *impl_;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (steps == 0 || !in.free(addresses[i], &steps, freed)) return i;
+  std::size_t done = in.free_bodies(addresses, &steps, freed);
+  if (done == addresses.size() || steps == 0) return done;
+  in.count_singly();
+  for (; done < addresses.size(); ++done) {
+    if (steps == 0 || !in.free(addresses[done], &steps, freed)) break;
   }
-  return addresses.size();
+  return done;
 }
 
 void LeaseLedger::stream_ended() noexcept { ++impl_->generation; }
 
-std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs; }
-std::uint64_t LeaseLedger::outstanding_bytes() const noexcept { return impl_->bytes; }
+std::size_t LeaseLedger::outstanding() const noexcept { return impl_->pairs + impl_->bodies.outstanding(); }
+std::uint64_t LeaseLedger::outstanding_bytes() const noexcept {
+  return impl_->bytes + impl_->bodies.outstanding_bytes();
+}
 
 std::uint64_t LeaseLedger::memory() const noexcept {
-  std::uint64_t bytes = impl_->laters.size() * sizeof(Later);
+  std::uint64_t bytes = impl_->laters.size() * sizeof(Later) + impl_->bodies.memory();
   for (const Table& table : impl_->tables) bytes += table.capacity() * sizeof(Slot);
   return bytes;
 }
 
 std::optional<std::int64_t> LeaseLedger::oldest_ms() const noexcept {
-  std::optional<std::int64_t> oldest;
+  std::optional<std::int64_t> oldest = impl_->bodies.oldest_ms();
   for (const Table& table : impl_->tables) {
     for (const Slot& slot : table.slots()) {
       if (slot.oldest.count != 0 && (!oldest || slot.oldest.since_ms < *oldest)) oldest = slot.oldest.since_ms;

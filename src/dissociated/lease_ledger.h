@@ -29,29 +29,37 @@ enum class FreeRule : std::uint8_t {
   kAsSpecified,
 };
 
+/// Leases that have ended, of one holder.
+struct Freed {
+  std::uint64_t holder = 0;
+  std::uint32_t leases = 0;
+};
+
 /// Counts the addresses that a consumer holds. There is one ledger per connection, so that no connection can free the
 /// leases of another. Pure. Use it from one thread at a time. Lending allocates only when the number of distinct
-/// addresses grows, or the number of leases of one address that differ in holder or length. The cost of lending and
-/// freeing doesn't depend on the number of leases.
+/// addresses grows, or the number of bodies, or of leases of one address that differ in holder or length. The cost of
+/// lending and freeing doesn't depend on the number of leases. It is least for a client that frees bodies whole, in
+/// the order in which they were lent.
 class LeaseLedger {
  public:
   explicit LeaseLedger(FreeRule rule = FreeRule::kCounted);
   ~LeaseLedger();
 
-  /// Records that a body with these buffers was sent; pairs with address 0 are skipped. free() returns `holder` once
-  /// for each pair that is freed. Holders are numbers that the caller chooses (a slot of a pool, a published table).
-  /// `now_ms` is the caller's clock, for oldest_ms().
-  void lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms = 0);
+  /// Records that a body with these buffers was sent; pairs with address 0 are skipped. Returns the number of the
+  /// others. free() returns `holder` for each pair that is freed. Holders are numbers that the caller chooses (a slot
+  /// of a pool, a published table). `now_ms` is the caller's clock, for oldest_ms().
+  std::size_t lend(std::span<const RemoteBuffer> buffers, std::uint64_t holder, std::int64_t now_ms = 0);
 
-  /// Ends the leases of addresses that the client frees. Appends to `*freed` the holder of each pair that was freed.
-  /// Leases of one address are freed in the order in which they were lent. Address 0 is ignored.
+  /// Ends the leases of addresses that the client frees. Appends the pairs that were freed to `*freed`, and counts
+  /// consecutive ones of one holder together. Leases of one address are freed in the order in which they were lent.
+  /// Address 0 is ignored.
   ///
   /// Stops after about `steps` steps: each address costs one step, and so does each lease where a single free ends
-  /// several. `steps` is at least 2. Returns how many of the addresses are finished: the next call must begin with the
-  /// first one that isn't.
+  /// several; a body that is freed whole may be finished beyond that. `steps` is at least 2. Returns how many of the
+  /// addresses are finished: the next call must begin with the first one that isn't.
   ///
   /// Throws ProtocolError for an address that isn't lent; the addresses before it in the span have been freed.
-  std::size_t free(std::span<const std::uint64_t> addresses, std::vector<std::uint64_t>* freed,
+  std::size_t free(std::span<const std::uint64_t> addresses, std::vector<Freed>* freed,
                    std::size_t steps = std::numeric_limits<std::size_t>::max());
 
   /// Tells the ledger that the stream's last body was sent: its leases now belong to an ended stream. See
@@ -62,8 +70,8 @@ class LeaseLedger {
   std::uint64_t outstanding_bytes() const noexcept;  ///< Sum of their lengths.
   /// Approximate bytes of the ledger itself. Leases of the same address, holder and length don't add to it.
   std::uint64_t memory() const noexcept;
-  /// Returns when the oldest outstanding lease was lent, by the clock of lend(); nullopt if there is none. For
-  /// consecutive leases with the same address and holder, the time of the first one counts. Looks at every address: for
+  /// Returns when the oldest outstanding lease was lent, by the clock of lend(); nullopt if there is none. It may be
+  /// the time of an earlier lease, which was freed, of the same address and holder. Looks at every address: for
   /// statistics.
   std::optional<std::int64_t> oldest_ms() const noexcept;
 

@@ -21,7 +21,7 @@ Sender::Sender(std::uint64_t want_data, std::optional<std::uint64_t> free_data, 
   }
 }
 
-Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed) {
+Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<Freed>* freed) {
   if (freeing())
     throw std::logic_error("Sender::on_tagged was called before all addresses of the previous message were taken");
   if (tag == free_data_) {
@@ -50,7 +50,7 @@ Sender::Action Sender::on_tagged(std::uint64_t tag, ByteSpan body, std::vector<s
                       (free_data_ ? " and free_data (" + std::to_string(*free_data_) + ")" : " only"));
 }
 
-void Sender::free_more(std::vector<std::uint64_t>* freed) {
+void Sender::free_more(std::vector<Freed>* freed) {
   const auto rest = std::span(addresses_).subspan(n_freed_);
   n_freed_ = addresses_.size();  // so that nothing is left to continue with if free() throws
   n_freed_ -= rest.size() - leases_.free(rest, freed, kStepsPerCall);
@@ -62,16 +62,6 @@ bool Sender::on_untagged(ByteSpan message) const {
     throw ProtocolError("the client sent an untagged message other than End of Stream, which cancels its stream");
   }
   return streaming_;
-}
-
-PrefixBytes Sender::next_message() {
-  check_streaming("next_message");
-  return write_prefix(MessageType::kMetadata, next_++);
-}
-
-std::uint64_t Sender::body_tag(BodyType type) const {
-  check_streaming("body_tag");
-  return write_tag(next_ - 1, type);
 }
 
 PrefixBytes Sender::end_of_stream() {
@@ -94,8 +84,8 @@ std::vector<std::byte> Sender::error(std::string_view reason) {
   return message;
 }
 
-void Sender::check_streaming(const char* what) const {
-  if (!streaming_) throw std::logic_error(std::string("Sender::") + what + " is called with no stream under way");
+void Sender::fail_not_streaming(const char* what) {
+  throw std::logic_error(std::string("Sender::") + what + " is called with no stream under way");
 }
 
 void Sender::end_stream() noexcept {

@@ -35,16 +35,16 @@ class Sender {
 
   enum class Action : std::uint8_t { kWantData, kFreed };
   /// Takes a tagged message of the client. kWantData: `body` is the ticket, and a stream begins; its next prefix has
-  /// number 0. kFreed: the holders whose leases ended were appended to `*freed` (a free_data message may even contain
+  /// number 0. kFreed: the leases that ended were appended to `*freed` (a free_data message may even contain
   /// no address). While freeing(), some addresses of the message remain for free_more(), which must be called before
   /// the next message is taken. Throws ProtocolError (unknown tag, want_data while a stream is under way, a free_data
   /// body that isn't a multiple of 8 bytes, an address that isn't lent): then end this connection only.
-  Action on_tagged(std::uint64_t tag, ByteSpan body, std::vector<std::uint64_t>* freed);
+  Action on_tagged(std::uint64_t tag, ByteSpan body, std::vector<Freed>* freed);
 
   /// Returns whether addresses of the last free_data message remain to be freed.
   bool freeing() const noexcept { return n_freed_ < addresses_.size(); }
   /// Continues with the last free_data message. Throws the errors of on_tagged().
-  void free_more(std::vector<std::uint64_t>* freed);
+  void free_more(std::vector<Freed>* freed);
 
   /// Takes an untagged message of the client. It can only be a cancel: an End of Stream message whose number has no
   /// meaning. Returns true if the stream under way must be ended, by error(). Returns false if it has already ended:
@@ -55,9 +55,15 @@ class Sender {
   // The four functions below throw std::logic_error if no stream is under way.
 
   /// Returns the prefix of the next IPC message. The stream's first message must be its schema.
-  PrefixBytes next_message();
+  PrefixBytes next_message() {
+    check_streaming("next_message");
+    return write_prefix(MessageType::kMetadata, next_++);
+  }
   /// Returns the tag of the body that belongs to the last message begun.
-  std::uint64_t body_tag(BodyType type) const;
+  std::uint64_t body_tag(BodyType type) const {
+    check_streaming("body_tag");
+    return write_tag(next_ - 1, type);
+  }
   /// Returns the whole End of Stream message. The state is idle afterwards.
   PrefixBytes end_of_stream();
   /// Returns the whole error message (type 255). Returns nothing if the peer doesn't know error messages: then close
@@ -73,7 +79,11 @@ class Sender {
   void set_next_sequence(std::uint32_t sequence) noexcept { next_ = sequence; }
 
  private:
-  void check_streaming(const char* what) const;
+  void check_streaming(const char* what) const {
+    if (!streaming_) [[unlikely]]
+      fail_not_streaming(what);
+  }
+  [[noreturn]] static void fail_not_streaming(const char* what);
   void end_stream() noexcept;
 
   std::uint64_t want_data_;

@@ -74,8 +74,8 @@ void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::b
   out->resize(kPair * (buffers.size() + 1));
   std::uint64_t total = 0;
   for (const RemoteBuffer& buffer : buffers) total += buffer.length;
-  store_le(out->data(), total);
-  store_le(out->data() + kWord, static_cast<std::uint64_t>(buffers.size()));
+  const RemoteBuffer head = remote_body_head(total, buffers.size());
+  std::memcpy(out->data(), &head, kPair);
   if (!buffers.empty()) std::memcpy(out->data() + kPair, buffers.data(), buffers.size_bytes());
 }
 

@@ -51,6 +51,8 @@ struct RemoteBuffer {
   bool operator==(const RemoteBuffer&) const = default;
 };
 
+/// The first 16 bytes of a type 1 body, which stand before its pairs and look like one: total and count.
+constexpr RemoteBuffer remote_body_head(std::uint64_t total, std::size_t count) noexcept { return {total, count}; }
 /// Replaces `*out` by a type 1 body: total (the sum of the raw lengths), count, pairs.
 void write_remote_body(std::span<const RemoteBuffer> buffers, std::vector<std::byte>* out);
 /// Replaces `*out`, which is unspecified after a throw. Throws ProtocolError for a size that doesn't fit the count, a

@@ -129,14 +129,13 @@ void ClientConnection::cancel() noexcept {
 }
 
 void ClientConnection::send_pending() {
-  std::size_t sent = 0;
-  while (sent < pending_.size()) {
-    const auto part = std::span(pending_).subspan(sent, std::min(kAddressesPerMessage, pending_.size() - sent));
+  while (!pending_.empty()) {
+    // From the back: what was sent is forgotten before the next part can throw, and nothing is moved.
+    const auto part = std::span(pending_).last(std::min(kAddressesPerMessage, pending_.size()));
     if (!send_tagged(*connection_->agreement().free_data, std::as_bytes(part))) break;
-    sent += part.size();
+    owed_.fetch_sub(part.size(), std::memory_order_relaxed);
+    pending_.resize(pending_.size() - part.size());
   }
-  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));
-  owed_.fetch_sub(sent, std::memory_order_relaxed);
 }
 
 }  // namespace crossdock::session

@@ -72,6 +72,12 @@ bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
   return progress;
 }
 
+// Counts bytes that the connection has sent meanwhile: every call of it may send waiting bytes.
+inline void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
+  const std::uint64_t pushed = connection_->pushed();
+  budget.spend((pushed - std::exchange(pushed_, pushed)) / kBytesPerUnit);
+}
+
 bool ServerConnection::take_messages(TurnBudget& budget) {
   bool progress = false;
   while (budget.left()) {
@@ -170,18 +176,14 @@ void ServerConnection::apply_frees() {
   if (freed_.empty()) return;
   starved_since_ms_ = 0;        // the consumer is slow, but it frees memory
   Stream* stream = under_way_;  // most frees belong to one stream
-  for (std::size_t i = 0; i < freed_.size();) {
-    const std::uint64_t holder = freed_[i];
-    std::uint32_t n = 1;  // a batch is freed as a whole
-    while (i + n < freed_.size() && freed_[i + n] == holder) ++n;
-    i += n;
-    const auto id = static_cast<std::uint32_t>(holder >> 32);
+  for (const dissociated::Freed& freed : freed_) {
+    const auto id = static_cast<std::uint32_t>(freed.holder >> 32);
     if (stream == nullptr || stream->id != id) stream = &streams_.at(id);
-    stream->source->returned(static_cast<std::uint32_t>(holder), n);
-    stream->outstanding -= n;
+    stream->source->returned(static_cast<std::uint32_t>(freed.holder), freed.leases);
+    stream->outstanding -= freed.leases;
     if (stream == under_way_) continue;
     if (stream->outstanding > 0) {
-      drop_regions(stream);
+      if (stream->source->has_dropped()) drop_regions(stream);
       continue;
     }
     forget(*stream);
@@ -209,7 +211,6 @@ void ServerConnection::release_number(std::int32_t number) {
 
 // Releases the numbers of regions that the stream has dropped before its end.
 void ServerConnection::drop_regions(Stream* stream) {
-  if (!stream->source->has_dropped()) return;
   dropped_.clear();
   stream->source->take_dropped(&dropped_);
   for (const std::uint32_t index : dropped_) {
@@ -243,13 +244,11 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     if (under_way_ == nullptr) break;
     if (!has_current_) {
       // A message with a body is two messages of the transport.
-      const bool below = connection_->below_window(2 * static_cast<std::size_t>(options_.window));
-      count_pushed(budget);
-      if (!below) break;
+      if (!connection_->below_window(2 * static_cast<std::size_t>(options_.window))) break;
       ServerStream::State state{};
       try {
         state = under_way_->source->peek(&current_);
-        drop_regions(under_way_);
+        if (under_way_->source->has_dropped()) drop_regions(under_way_);
         waits_for_source_ = state == ServerStream::State::kLater || state == ServerStream::State::kStarved;
         if (state == ServerStream::State::kStarved) {
           watch_starvation(now_ms);
@@ -290,17 +289,12 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     if (!sent) break;
     progress = true;
   }
+  count_pushed(budget);
   return progress;
 }
 
 std::uint64_t ServerConnection::cost_of_current() const noexcept {
   return kPerMessage + kPerBuffer * (current_.buffers.size() + current_.parts.size());
-}
-
-// Counts bytes that the connection has sent meanwhile: every call of it may send waiting bytes.
-void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
-  const std::uint64_t pushed = connection_->pushed();
-  budget.spend((pushed - std::exchange(pushed_, pushed)) / kBytesPerUnit);
 }
 
 void ServerConnection::check_size() const {
@@ -314,21 +308,34 @@ void ServerConnection::check_size() const {
                         " bytes at once: raise its max_body, or publish smaller batches");
 }
 
-bool ServerConnection::announce_regions() {
-  remote_.assign(current_.buffers.begin(), current_.buffers.end());
-  std::uint32_t last = std::numeric_limits<std::uint32_t>::max();  // most batches are in one region
-  std::uint64_t shift = 0;
-  for (dissociated::RemoteBuffer& buffer : remote_) {
-    if (buffer.length == 0) continue;
-    const std::uint16_t index = device::address_region(buffer.address);
-    if (index != last) {
-      const std::optional<std::uint64_t> base = announced(index);
-      if (!base) return false;
-      last = index;
-      shift = *base - device::make_address(index, 0);
+// Writes the body of addresses, with the addresses by which the client knows the memory. Announces regions that it
+// doesn't know yet. Returns false if there is no room for that.
+bool ServerConnection::write_addresses() {
+  body_.resize(current_.buffers.size() + 1);
+  dissociated::RemoteBuffer* to = body_.data() + 1;
+  std::uint64_t total = 0;
+  const dissociated::RemoteBuffer* const end = current_.buffers.data() + current_.buffers.size();
+  for (const dissociated::RemoteBuffer* buffer = current_.buffers.data(); buffer != end;) {
+    if (buffer->length == 0) {
+      *to++ = *buffer++;
+      continue;
     }
-    buffer.address += shift;
+    const std::uint16_t index = device::address_region(buffer->address);
+    const std::optional<std::uint64_t> base = announced(index);
+    if (!base) return false;
+    const std::uint64_t shift = *base - device::make_address(index, 0);
+    for (; buffer != end; ++buffer) {  // most batches are in one region
+      if (buffer->length == 0) {
+        *to++ = *buffer;
+      } else if (device::address_region(buffer->address) == index) {
+        total += buffer->length;
+        *to++ = {buffer->address + shift, buffer->length};
+      } else {
+        break;
+      }
+    }
   }
+  body_.front() = dissociated::remote_body_head(total, current_.buffers.size());
   return true;
 }
 
@@ -378,21 +385,19 @@ bool ServerConnection::send_current() {
 }
 
 bool ServerConnection::send_metadata() {
-  // Announces the regions before the metadata, so that a client that reads the body at once already finds them.
-  if (current_.has_body && !current_.by_value && role_ != ChannelRole::kMetadata) {
-    if (!announce_regions()) return false;
-    dissociated::write_remote_body(remote_, &body_);
-  }
+  // Announces regions before the metadata, so that a client that reads the body at once already finds them.
+  if (current_.has_body && !current_.by_value && role_ != ChannelRole::kMetadata && !write_addresses()) return false;
   if (role_ == ChannelRole::kData) return true;
   if (current_.has_body && role_ == ChannelRole::kBoth) connection_->cork();
   return connection_->send(prefix_, current_.metadata);
 }
 
 bool ServerConnection::send_remote() {
-  if (!connection_->send_tagged(sender_->body_tag(dissociated::BodyType::kRemote), body_, {})) return false;
-  const std::size_t before = sender_->leases().outstanding();
-  sender_->leases().lend(remote_, (static_cast<std::uint64_t>(under_way_->id) << 32) | current_.slot, now_ms_);
-  under_way_->outstanding += sender_->leases().outstanding() - before;
+  const std::span<const dissociated::RemoteBuffer> body(body_);
+  if (!connection_->send_tagged(sender_->body_tag(dissociated::BodyType::kRemote), std::as_bytes(body), {}))
+    return false;
+  under_way_->outstanding += sender_->leases().lend(
+      body.subspan(1), (static_cast<std::uint64_t>(under_way_->id) << 32) | current_.slot, now_ms_);
   return true;
 }
 
@@ -405,7 +410,7 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   tail_ = std::move(tail);
   if (Stream* const ended = std::exchange(under_way_, nullptr)) {
     ended->source->over();
-    drop_regions(ended);
+    if (ended->source->has_dropped()) drop_regions(ended);
     if (ended->outstanding == 0) forget(*ended);
   }
   push_tail();

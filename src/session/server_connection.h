@@ -73,7 +73,7 @@ class ServerConnection {
   bool send_current();
   bool send_metadata();
   bool send_remote();
-  bool announce_regions();
+  bool write_addresses();
   std::optional<std::uint64_t> announced(std::uint32_t index);
   std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
   void end_stream(std::vector<std::byte> tail);
@@ -106,11 +106,10 @@ class ServerConnection {
   bool has_current_ = false;
   bool metadata_sent_ = false;
   dissociated::PrefixBytes prefix_{};
-  std::vector<std::byte> body_;
-  std::vector<dissociated::RemoteBuffer> remote_;
-  std::vector<std::byte> tail_;  // the End of Stream or error message that is still to be sent
+  std::vector<dissociated::RemoteBuffer> body_;  // of addresses, as it is sent: its head, and the buffers
+  std::vector<std::byte> tail_;                  // the End of Stream or error message that is still to be sent
   std::vector<std::uint16_t> retired_;
-  std::vector<std::uint64_t> freed_;
+  std::vector<dissociated::Freed> freed_;
   std::vector<std::uint32_t> dropped_;
   std::int64_t starved_since_ms_ = 0;
   std::int64_t deadline_ms_ = 0;

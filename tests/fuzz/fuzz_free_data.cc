@@ -3,6 +3,7 @@
 #include "dissociated/sender.h"
 #include "fuzz.h"
 #include "simulation/plain_ledger.h"
+#include "support/freed.h"
 
 /// A server lends and a client frees as the bytes say: what each message frees, and which is an error, is what the
 /// plain ledger says.
@@ -19,7 +20,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       kWantData, kFreeData,
       {.error_messages = true, .counted_leases = rule == dissociated::FreeRule::kCounted, .cancel = true});
   simulation::PlainLedger plain(rule);
-  std::vector<std::uint64_t> freed;
+  std::vector<dissociated::Freed> freed;
   std::vector<std::uint64_t> expected;
   std::uint64_t steps = 0;
   while (!input.empty()) {
@@ -27,12 +28,15 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     expected.clear();
     switch (input.number<std::uint8_t>() % 4) {
       case 0: {  // a body is sent
-        // Few addresses, so that they come again.
-        const RemoteBuffer buffer{std::uint64_t{input.number<std::uint8_t>()} % 16 * 64,
-                                  std::uint64_t{input.number<std::uint8_t>()} % 4};
-        const std::uint64_t holder = input.number<std::uint8_t>() % 4;
-        sender.leases().lend({&buffer, 1}, holder);
-        plain.lend(buffer, holder);
+        const std::uint64_t holder = input.number<std::uint8_t>();
+        std::vector<RemoteBuffer> body(1 + holder / 4 % 4);
+        for (RemoteBuffer& buffer : body) {
+          // Few addresses, so that they come again.
+          buffer.address = std::uint64_t{input.number<std::uint8_t>()} % 16 * 64;
+          buffer.length = std::uint64_t{input.number<std::uint8_t>()} % 4;
+          plain.lend(buffer, holder % 4);
+        }
+        sender.leases().lend(body, holder % 4);
         break;
       }
       case 1: {  // a free_data message, of any size
@@ -48,7 +52,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         } catch (const ProtocolError&) {
           fuzz::require(error);
         }
-        fuzz::require(freed == expected);
+        fuzz::require(holders(freed) == expected);
         break;
       }
       case 2: {  // one address of those that are sent
@@ -61,7 +65,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
         } catch (const ProtocolError&) {
           fuzz::require(error);
         }
-        fuzz::require(freed == expected);
+        fuzz::require(holders(freed) == expected);
         break;
       }
       default:  // a stream begins, or the one under way ends

@@ -6,6 +6,7 @@
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
 #include "failure.h"
+#include "support/freed.h"
 
 namespace crossdock::simulation {
 namespace {
@@ -79,14 +80,14 @@ void ServerEnd::check(const Packet& packet) {
   std::vector<std::uint64_t> expected;
   const bool error = is_error(packet, &expected);
   require(!error || !options_.honest, name() + " is honest, but what it sent is an error by the model's rules");
-  std::vector<std::uint64_t> freed;
+  std::vector<dissociated::Freed> leases;
   bool refused = false;
   bool cancelled = false;
   auto event = Sender::Action::kFreed;
   try {
     if (packet.tagged) {
-      event = sender_->on_tagged(packet.tag, packet.bytes, &freed);
-      while (sender_->freeing()) sender_->free_more(&freed);
+      event = sender_->on_tagged(packet.tag, packet.bytes, &leases);
+      while (sender_->freeing()) sender_->free_more(&leases);
     } else {
       cancelled = sender_->on_untagged(packet.bytes);
     }
@@ -96,6 +97,7 @@ void ServerEnd::check(const Packet& packet) {
   }
   require(refused == error, name() + (error ? ": a message that breaks the rules was taken"
                                             : ": a message that keeps the rules was refused"));
+  const std::vector<std::uint64_t> freed = holders(leases);
   require(freed == expected, name() + ": a message freed " + std::to_string(freed.size()) + " leases where it ends " +
                                  std::to_string(expected.size()) + ", or others than those");
   check_totals();

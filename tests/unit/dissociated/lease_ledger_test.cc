@@ -1,12 +1,18 @@
 #include "dissociated/lease_ledger.h"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "crossdock/core/error.h"
 #include "support.h"
+#include "support/freed.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -23,9 +29,9 @@ class Ledger : public ::testing::Test {
     ledger_.lend({buffers.begin(), buffers.size()}, holder);
   }
   std::vector<std::uint64_t> free(std::initializer_list<std::uint64_t> addresses) {
-    std::vector<std::uint64_t> freed;
+    std::vector<Freed> freed;
     ledger_.free({addresses.begin(), addresses.size()}, &freed);
-    return freed;
+    return holders(freed);
   }
 
   LeaseLedger ledger_;
@@ -90,10 +96,10 @@ TEST_F(Ledger, TheEndOfAStreamChangesNothingForOurOwnClients) {
 TEST_F(Ledger, RefusesAnAddressThatWasNeverSent) {
   EXPECT_ERROR(free({64}), ProtocolError, "address 64, which is not leased");
   lend({{64, 5}}, 1);
-  std::vector<std::uint64_t> freed;
+  std::vector<Freed> freed;
   const std::uint64_t addresses[] = {64, 65, 64};
   EXPECT_ERROR(ledger_.free(addresses, &freed), ProtocolError, "address 65");
-  EXPECT_THAT(freed, ElementsAre(1));  // what stood before it
+  EXPECT_THAT(holders(freed), ElementsAre(1));  // what stood before it
   EXPECT_EQ(ledger_.outstanding(), 0u);
 }
 
@@ -244,12 +250,12 @@ TEST_F(Ledger, StopsAfterSoManyStepsAndGoesOn) {
   lend({{64, 1}, {128, 2}, {192, 3}}, 7);
   const std::vector<std::uint64_t> addresses = {64, 0, 128, 192};
   const std::span<const std::uint64_t> all(addresses);
-  std::vector<std::uint64_t> freed;
+  std::vector<Freed> freed;
   EXPECT_EQ(ledger_.free(all, &freed, 0), 0u);
   EXPECT_EQ(ledger_.free(all, &freed, 2), 2u);
   EXPECT_EQ(ledger_.outstanding(), 2u);
   EXPECT_EQ(ledger_.free(all.subspan(2), &freed, 100), 2u);
-  EXPECT_THAT(freed, ElementsAre(7, 7, 7));
+  EXPECT_THAT(holders(freed), ElementsAre(7, 7, 7));
 }
 
 // One free ends all leases of ended streams: those of one address too are ended in slices, and as many frees are owed
@@ -259,16 +265,16 @@ TEST_F(AsSpecifiedLedger, EndsTheLeasesOfOneAddressInSlices) {
   for (std::uint64_t holder = 0; holder < kLeases; ++holder) lend({{64, 1}}, holder);
   ledger_.stream_ended();
   const std::vector<std::uint64_t> address = {64};
-  std::vector<std::uint64_t> freed;
+  std::vector<Freed> freed;
   EXPECT_EQ(ledger_.free(address, &freed, 5), 0u);
-  EXPECT_EQ(freed.size(), 4u);
+  EXPECT_EQ(holders(freed).size(), 4u);
   lend({{64, 1}}, 20);  // the next stream's, which ends in the middle, too: it belongs to the ended ones then
   ledger_.stream_ended();
   lend({{64, 1}}, 30);
   EXPECT_EQ(ledger_.free(address, &freed, 3), 0u);
   EXPECT_EQ(ledger_.free(address, &freed), 1u);
-  EXPECT_EQ(freed.size(), kLeases + 1);
-  EXPECT_EQ(freed.back(), 20u);
+  EXPECT_EQ(holders(freed).size(), kLeases + 1);
+  EXPECT_EQ(freed.back().holder, 20u);
   EXPECT_EQ(ledger_.outstanding(), 1u);
   for (std::uint64_t owed = 0; owed < kLeases; ++owed) EXPECT_THAT(free({64}), IsEmpty()) << owed;
   EXPECT_THAT(free({64}), ElementsAre(30));
@@ -276,7 +282,7 @@ TEST_F(AsSpecifiedLedger, EndsTheLeasesOfOneAddressInSlices) {
 
 TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
   LeaseLedger ledger;
-  std::vector<std::uint64_t> freed;
+  std::vector<Freed> freed;
   const auto lend = [&](std::uint64_t address, std::uint64_t holder, std::int64_t now) {
     const RemoteBuffer buffer{address, 10};
     ledger.lend({&buffer, 1}, holder, now);
@@ -289,15 +295,88 @@ TEST(LeaseLedgerAge, IsThatOfTheLeaseThatHasBeenOutLongest) {
   lend(300, 3, 4000);
   lend(300, 3, 5000);  // the same again: counts from the first
   EXPECT_EQ(ledger.oldest_ms(), 1000);
-  end_lease(100);
-  EXPECT_EQ(ledger.oldest_ms(), 2000);
   end_lease(200);
+  EXPECT_EQ(ledger.oldest_ms(), 1000);
+  end_lease(100);
   EXPECT_EQ(ledger.oldest_ms(), 3000);
   end_lease(100);
   end_lease(300);
   EXPECT_EQ(ledger.oldest_ms(), 4000);
   end_lease(300);
   EXPECT_FALSE(ledger.oldest_ms());
+}
+
+TEST(LeaseLedgerAge, IsThatOfTheOldestBodyOfAClientThatFreesInOrder) {
+  LeaseLedger ledger;
+  std::vector<Freed> freed;
+  const std::array<RemoteBuffer, 2> body{{{64, 10}, {128, 10}}};
+  const std::array<std::uint64_t, 2> addresses{64, 128};
+  for (const std::int64_t now : {1000, 2000, 3000}) ledger.lend(body, 1, now);
+  for (const std::int64_t oldest : {1000, 2000, 3000}) {
+    EXPECT_EQ(ledger.oldest_ms(), oldest);
+    ledger.free(addresses, &freed);
+  }
+  EXPECT_FALSE(ledger.oldest_ms());
+}
+
+// Bodies that are freed whole and in order are counted as bodies, others by their addresses. What a client may do at
+// any moment is to change from one to the other.
+class LedgerOfBodies : public Ledger, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(OneFreeInSoManyIsOutOfOrder, LedgerOfBodies, ::testing::Values(2, 20, 500, 100'000));
+
+TEST_P(LedgerOfBodies, AgreesWithAPlainOneWhateverTheOrderOfFrees) {
+  std::mt19937_64 random(7);
+  PlainLedger plain;
+  std::deque<std::vector<std::uint64_t>> held;
+  const auto free_both = [&](const std::vector<std::uint64_t>& addresses) {
+    std::vector<std::uint64_t> expected;
+    for (const std::uint64_t address : addresses) expected.push_back(plain.free(address).value());
+    std::vector<Freed> freed;
+    ASSERT_EQ(ledger_.free(addresses, &freed), addresses.size());
+    ASSERT_EQ(holders(freed), expected);
+  };
+  for (int step = 0; step < 30'000; ++step) {
+    const bool fill = held.size() < (step / 3000 % 2 == 0 ? 8u : 800u);  // also more than are counted as bodies
+    if (fill && random() % 3 != 0) {
+      std::vector<RemoteBuffer> body;
+      std::vector<std::uint64_t> addresses;
+      for (std::uint64_t i = random() % 12; i > 0; --i) {
+        const RemoteBuffer buffer{random() % 4 == 0 ? 0 : 64 * (1 + random() % 300), 1 + random() % 100};
+        body.push_back(buffer);
+        if (buffer.address == 0) continue;
+        addresses.push_back(buffer.address);
+        plain.lend(buffer.address, buffer.length, static_cast<std::uint64_t>(step));
+      }
+      ledger_.lend(body, static_cast<std::uint64_t>(step));
+      held.push_back(std::move(addresses));
+    } else if (!held.empty()) {
+      if (random() % static_cast<std::uint64_t>(GetParam()) == 0) {
+        std::swap(held.front(), held[random() % held.size()]);
+        std::shuffle(held.front().begin(), held.front().end(), random);
+      }
+      std::vector<std::uint64_t> together = held.front();
+      held.pop_front();
+      if (!held.empty() && random() % 4 == 0) {
+        together.insert(together.end(), held.front().begin(), held.front().end());
+        held.pop_front();
+      }
+      ASSERT_NO_FATAL_FAILURE(free_both(together)) << step;
+    }
+    ASSERT_EQ(std::pair(ledger_.outstanding(), ledger_.outstanding_bytes()), plain.totals()) << step;
+  }
+  while (!held.empty()) {
+    ASSERT_NO_FATAL_FAILURE(free_both(held.front()));
+    held.pop_front();
+  }
+  EXPECT_EQ(ledger_.outstanding(), 0u);
+}
+
+TEST_F(Ledger, RefusesABodyThatWasFreedBefore) {
+  lend({{64, 1}, {128, 1}}, 1);
+  lend({{192, 1}}, 2);
+  EXPECT_THAT(free({64, 128}), ElementsAre(1, 1));
+  EXPECT_ERROR(free({64, 128}), ProtocolError, "address 64");
+  EXPECT_THAT(free({192}), ElementsAre(2));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Sent {
 /// A whole stream, as a Sender numbers it: `batches` after the schema, with type 1 bodies that tell their number.
 std::vector<Sent> stream(StreamMaker& make, std::uint32_t start, std::uint32_t batches) {
   Sender sender(1, 2, {true, true, true});
-  std::vector<std::uint64_t> freed;
+  std::vector<Freed> freed;
   sender.on_tagged(1, {}, &freed);
   std::vector<Sent> out;
   const auto add = [&](const std::vector<std::byte>& message) {

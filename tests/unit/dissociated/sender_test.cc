@@ -4,6 +4,7 @@
 
 #include "crossdock/core/error.h"
 #include "support.h"
+#include "support/freed.h"
 
 namespace crossdock::dissociated {
 namespace {
@@ -29,7 +30,7 @@ class SenderTest : public ::testing::Test {
   }
 
   Sender sender_{kWant, kFree, {true, true, true}};
-  std::vector<std::uint64_t> freed_;
+  std::vector<Freed> freed_;
 };
 
 TEST_F(SenderTest, FreesALongMessageInBoundedSlices) {
@@ -45,14 +46,14 @@ TEST_F(SenderTest, FreesALongMessageInBoundedSlices) {
   EXPECT_EQ(sender_.on_tagged(kFree, std::as_bytes(std::span(addresses)), &freed_), Sender::Action::kFreed);
   std::size_t slices = 1;
   for (std::size_t before = 0; sender_.freeing(); ++slices) {
-    EXPECT_LE(freed_.size() - before, Sender::kStepsPerCall);
+    EXPECT_LE(holders(freed_).size() - before, Sender::kStepsPerCall);
     EXPECT_THROW(sender_.on_tagged(kWant, {}, &freed_), std::logic_error);
-    before = freed_.size();
+    before = holders(freed_).size();
     sender_.free_more(&freed_);
   }
   EXPECT_EQ(slices, 2 * kLeases / Sender::kStepsPerCall);
-  ASSERT_EQ(freed_.size(), kLeases);
-  for (std::size_t i = 0; i < kLeases; ++i) EXPECT_EQ(freed_[i], i + 1);
+  ASSERT_EQ(holders(freed_).size(), kLeases);
+  for (std::size_t i = 0; i < kLeases; ++i) EXPECT_EQ(freed_[i].holder, i + 1);
   EXPECT_EQ(sender_.leases().outstanding(), 0u);
 }
 
@@ -87,7 +88,7 @@ TEST_F(SenderTest, TakesTheNextStreamWithLeasesStillOpen) {
   want(sender_);
   EXPECT_EQ(to_vector(sender_.next_message()), bytes({1, 0, 0, 0, 0}));
   EXPECT_EQ(free(sender_, {64}), Sender::Action::kFreed);
-  EXPECT_THAT(freed_, ElementsAre(5));
+  EXPECT_THAT(holders(freed_), ElementsAre(5));
   EXPECT_TRUE(sender_.streaming());
 }
 
@@ -155,7 +156,7 @@ TEST_F(SenderTest, RefusesFreesOfWhatWasNeverSent) {
   want(sender_);
   lend(sender_, {{64, 8}}, 5);
   EXPECT_ERROR(free(sender_, {64, 72}), ProtocolError, "address 72");
-  EXPECT_THAT(freed_, ElementsAre(5));
+  EXPECT_THAT(holders(freed_), ElementsAre(5));
 }
 
 // "An arbitrary number of unsigned 64-bit integer values".
@@ -168,7 +169,7 @@ TEST_F(SenderTest, ReadsAddressesAtAnyAlignment) {
   lend(sender_, {{0x0807060504030201, 8}}, 5);
   const std::vector<std::byte> body = bytes({0, 1, 2, 3, 4, 5, 6, 7, 8});
   EXPECT_EQ(sender_.on_tagged(kFree, ByteSpan(body).subspan(1), &freed_), Sender::Action::kFreed);
-  EXPECT_THAT(freed_, ElementsAre(5));
+  EXPECT_THAT(holders(freed_), ElementsAre(5));
 }
 
 TEST_F(SenderTest, KnowsNoFreeDataWhereNoneIsOffered) {
@@ -196,7 +197,7 @@ TEST_F(SenderTest, OthersMayFreeEachAddressOnceAfterTheEnd) {
   sender.end_of_stream();
   free(sender, {64, 128});
   EXPECT_EQ(sender.leases().outstanding(), 0u);
-  EXPECT_THAT(freed_, ElementsAre(5, 5, 5));
+  EXPECT_THAT(holders(freed_), ElementsAre(5, 5, 5));
 }
 
 TEST_F(SenderTest, AnErrorEndsAStreamForOthersTooSoOneFreeIsEnough) {

@@ -4,6 +4,7 @@
 #include "dissociated/receiver.h"
 #include "dissociated/sender.h"
 #include "support.h"
+#include "support/freed.h"
 
 /// Every message of the protocol as the bytes that stand on the wire, written by hand from the text: what Sender and
 /// the writers make must be these bytes, and what Receiver and Sender are given is these bytes. Nothing here is
@@ -103,7 +104,7 @@ class WireForms : public ::testing::Test {
 
   Sender sender_{kWant, kFree, {.error_messages = true, .counted_leases = true, .cancel = true}};
   Receiver receiver_;
-  std::vector<std::uint64_t> freed_;
+  std::vector<Freed> freed_;
 };
 
 // "Metadata Stream Sequence": "waiting for a tagged message with a specific <want_data> tag value"; "URI
@@ -229,10 +230,10 @@ TEST_F(WireForms, FreeDataIsAddresses) {
   sender_.leases().lend(lent, 7);
   const auto one = bytes({0x40, 0, 0, 0, 0, 0, 0x03, 0});
   EXPECT_EQ(sender_.on_tagged(kFree, one, &freed_), Sender::Action::kFreed);
-  EXPECT_THAT(freed_, ElementsAre(7));
+  EXPECT_THAT(holders(freed_), ElementsAre(7));
   const auto two = bytes({0xC0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(sender_.on_tagged(kFree, two, &freed_), Sender::Action::kFreed);
-  EXPECT_THAT(freed_, ElementsAre(7, 7, 7));
+  EXPECT_THAT(holders(freed_), ElementsAre(7, 7, 7));
   EXPECT_EQ(sender_.leases().outstanding(), 0u);
 }
 
