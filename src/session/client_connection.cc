@@ -1,5 +1,6 @@
 #include "session/client_connection.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -8,14 +9,22 @@
 namespace crossdock::session {
 namespace {
 
-// Addresses in one free_data message: far below every transport's limit.
-constexpr std::size_t kAddressesPerMessage = 4096;
+// Of one free_data message. A server may accept only shorter messages.
+constexpr std::size_t kMaxAddresses = 4096;
+
+std::size_t addresses_per_message(const transport::Connection& connection) noexcept {
+  const std::uint64_t most = connection.max_message() / sizeof(std::uint64_t);
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(most, 1, kMaxAddresses));
+}
 
 }  // namespace
 
 ClientConnection::ClientConnection(std::unique_ptr<transport::Connection> connection, std::string where,
                                    std::weak_ptr<ClientPool> pool)
-    : connection_(std::move(connection)), where_(std::move(where)), pool_(std::move(pool)) {}
+    : connection_(std::move(connection)),
+      addresses_per_message_(addresses_per_message(*connection_)),
+      where_(std::move(where)),
+      pool_(std::move(pool)) {}
 
 ClientConnection::~ClientConnection() = default;
 
@@ -85,7 +94,7 @@ bool ClientConnection::hand_over(std::span<const std::uint64_t> addresses) noexc
     return false;
   }
   try {
-    if (pending_.empty() && addresses.size() <= kAddressesPerMessage &&
+    if (pending_.empty() && addresses.size() <= addresses_per_message_ &&
         send_tagged(*free_data, std::as_bytes(addresses))) {
       owed_.fetch_sub(addresses.size(), std::memory_order_relaxed);
       return false;
@@ -131,7 +140,7 @@ void ClientConnection::cancel() noexcept {
 void ClientConnection::send_pending() {
   while (!pending_.empty()) {
     // From the back: what was sent is forgotten before the next part can throw, and nothing is moved.
-    const auto part = std::span(pending_).last(std::min(kAddressesPerMessage, pending_.size()));
+    const auto part = std::span(pending_).last(std::min(addresses_per_message_, pending_.size()));
     if (!send_tagged(*connection_->agreement().free_data, std::as_bytes(part))) break;
     owed_.fetch_sub(part.size(), std::memory_order_relaxed);
     pending_.resize(pending_.size() - part.size());

@@ -77,7 +77,8 @@ class ClientConnection {
   void show(Direction direction, bool tagged, std::uint64_t tag, ByteSpan bytes) noexcept;
 
   ForkGuard made_in_;
-  std::unique_ptr<transport::Connection> connection_;
+  const std::unique_ptr<transport::Connection> connection_;
+  const std::size_t addresses_per_message_;
   std::string where_;
   const std::weak_ptr<ClientPool> pool_;
   WireObserver observer_;             // set between streams, under the mutex; only read otherwise

@@ -33,6 +33,20 @@ std::shared_ptr<const transport::TransportRegistry> shm_of(std::uint64_t ring_by
   return made;
 }
 
+/// One row of `columns` columns, int64.
+array::RecordBatch wide_batch(int columns) {
+  static const std::int64_t value = 7;
+  array::RecordBatch batch;
+  batch.schema = testing::make_schema({static_cast<std::size_t>(columns), {"x", array::TypeId::kInt64}});
+  batch.num_rows = 1;
+  for (int i = 0; i < columns; ++i) {
+    batch.nodes.push_back({1, 0, 0});
+    batch.buffers.push_back({nullptr, 0});
+    batch.buffers.push_back({&value, sizeof value});
+  }
+  return batch;
+}
+
 class FreesTest : public testing::NoLeftovers {
  protected:
   void SetUp() override {
@@ -106,6 +120,27 @@ TEST_F(FreesTest, NorDoesOneThatDroppedThemBeforeItHadTheStreamsEnd) {
   EXPECT_EQ(batches, kFew);
   resume();
   EXPECT_TRUE(all_came_back());
+}
+
+// Its messages are as short as the server's limit asks for.
+TEST(LongFrees, GoInPartsToAServerThatAcceptsShortMessagesOnly) {
+  constexpr int kColumns = 100;
+  auto transports = std::make_shared<transport::TransportRegistry>();
+  transports->add(transport::make_shm_transport({.max_request = 64}));
+  ServerOptions options;
+  options.transports = transports;
+  Server server(std::move(options));
+  server.publish("wide", Source::table(testing::stream_of({wide_batch(kColumns)})));
+  Client client(server.uri());
+  const auto reader = client.get("wide");
+  auto batch = reader->next();
+  ServerStats stats = server.stats();
+  ASSERT_EQ(stats.consumers.at(0).leases, static_cast<std::size_t>(kColumns));
+  batch.reset();
+  // They are on their way; each question is a round of the server's.
+  for (int round = 0; round < 100'000 && stats.consumers.at(0).leases > 0; ++round) stats = server.stats();
+  EXPECT_EQ(stats.consumers.at(0).leases, 0u);
+  EXPECT_FALSE(reader->next());
 }
 
 }  // namespace
