@@ -7,9 +7,17 @@ from functools import partial
 from tests.soak import peer, promises
 from tests.soak.unit import Kind, Unit
 
+from crossdock import _options
+
+
+def networks(build: str) -> list[str]:
+    """The schemes over a network. Sanitizers don't see what the libraries of UCX and libfabric do in their memory."""
+    libraries = [f"{one['transport']}:" for one in _options.networks() if one["found"]] if build == "dev" else []
+    return ["tcp:", *libraries]
+
 
 def kill_clients(unit: Unit, build: str) -> None:
-    scheme = unit.random.choice(["shm:", "tcp:"])
+    scheme = unit.random.choice(["shm:", *networks(build)])
     with peer.PeerServer("dev", [scheme]) as server:
         fresh = server.statistics()
         peer.drive(unit, build, "kill-clients", server.uris[0])
@@ -18,7 +26,7 @@ def kill_clients(unit: Unit, build: str) -> None:
 
 def kill_servers(unit: Unit, build: str) -> None:
     (unit.folder / "servers").mkdir()
-    uri = unit.random.choice([f"shm:{unit.folder}/s.sock", "tcp:"])
+    uri = unit.random.choice([f"shm:{unit.folder}/s.sock", *networks(build)])
     peer.drive(unit, build, "kill-servers", uri, str(unit.folder / "servers"))
     for left in [*unit.folder.glob("s.sock*"), *(unit.folder / "servers").iterdir()]:
         unit.finding(f"left behind by servers: {left.name}")
