@@ -1,4 +1,4 @@
-// For test_cable.py: a server or a client that sets the limits of TcpOptions for vanished peers. Python sets none.
+// For test_cable.py: a server or a client that sets the transports' limits for vanished peers. Python sets none.
 #include <iostream>
 #include <mutex>
 #include <string>
@@ -16,11 +16,11 @@ using namespace crossdock;
 constexpr std::int64_t kRows = 2'000'000;  // One body of 37 MB.
 
 /// Serves until its input ends. Prints its URI, then each line of its log.
-int serve(const std::string& uri, const transport::TcpOptions& tcp) {
+int serve(const std::string& uri, const session::TransportOptions& transports) {
   std::mutex mutex;
   session::ServerOptions options;
   options.uris = {uri};
-  options.transports = session::make_transports({.tcp = tcp});
+  options.transports = session::make_transports(transports);
   options.log = [&](LogLevel, std::string_view line) {
     const std::lock_guard lock(mutex);
     std::cout << line << std::endl;
@@ -35,9 +35,9 @@ int serve(const std::string& uri, const transport::TcpOptions& tcp) {
 }
 
 /// Prints the rows of each batch, and the error that ends the stream.
-int get(const std::string& uri, const std::string& name, const transport::TcpOptions& tcp) {
+int get(const std::string& uri, const std::string& name, const session::TransportOptions& transports) {
   try {
-    session::Client client(uri, {.transports = session::make_transports({.tcp = tcp})});
+    session::Client client(uri, {.transports = session::make_transports(transports)});
     const auto reader = client.get(name);
     std::cout << "schema" << std::endl;
     while (const auto batch = reader->next()) std::cout << batch->num_rows << std::endl;
@@ -53,9 +53,10 @@ int get(const std::string& uri, const std::string& name, const transport::TcpOpt
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   // Probes find a vanished peer if nothing was sent that it didn't acknowledge; the time limit finds it otherwise.
-  const transport::TcpOptions tcp{.keepalive_s = 1, .user_timeout_ms = 2000};
-  if (words.size() == 3 && words[0] == "get") return get(words[1], words[2], tcp);
-  if (words.size() == 2 && words[0] == "serve") return serve(words[1], tcp);
+  const session::TransportOptions transports{.tcp = {.keepalive_s = 1, .user_timeout_ms = 2000},
+                                             .ucx = {.keepalive_s = 1, .user_timeout_ms = 2000}};
+  if (words.size() == 3 && words[0] == "get") return get(words[1], words[2], transports);
+  if (words.size() == 2 && words[0] == "serve") return serve(words[1], transports);
   std::cerr << "usage: twohosts_peer get URI NAME\n"
                "       twohosts_peer serve URI\n";
   return 2;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -179,10 +180,13 @@ struct UcxOptions {
   bool remote_reads = false;
   /// Limits the regions of one connection's peer that may be known at once, for reads.
   std::uint32_t max_regions = 65536;
-  int keepalive_s = 2;  ///< Seconds between probes of an idle connection; 0: UCX's default, 20 s.
-  /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default. Also ends the
-  /// connection to a peer that is alive but doesn't read. Versions before 1.22 don't know it.
-  int user_timeout_ms = 0;
+  /// Seconds between UCX's probes of an idle connection; 0: UCX's default, 20 s. A client that waits also sends a
+  /// message that often, so that user_timeout_ms finds a server that has vanished; 0: none.
+  int keepalive_s = 2;
+  /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default, which is none.
+  /// Versions before 1.22 don't know it. Also ends the connection to a peer that is alive but doesn't read, which a
+  /// client that is slow with its batches doesn't. So without a value it is 5000 for a client, and 0 for a listener.
+  std::optional<int> user_timeout_ms = {};
 };
 
 }  // namespace crossdock::transport

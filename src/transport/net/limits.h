@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "crossdock/core/error.h"
@@ -22,7 +23,7 @@ void check_limits(const Options& options, const std::string& type) {
     refuse("handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) + "; it must be above 0");
   }
   if (options.keepalive_s < 0 || options.keepalive_s > 32767) refuse("keepalive_s must be from 0 to 32767");
-  if (options.user_timeout_ms < 0) refuse("user_timeout_ms can't be negative");
+  if (std::optional<int>(options.user_timeout_ms).value_or(0) < 0) refuse("user_timeout_ms can't be negative");
 }
 
 }  // namespace crossdock::transport::net

@@ -85,6 +85,10 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
       regions_(where_, options.max_regions),
       quantum_(kQuietMessages) {
   endpoint_->limit_copies(options.queue_bytes);
+  // A server's bodies, and UCX's probes by the sockets that the server opens, find a client that has vanished.
+  if (closing_ == nullptr && !agreement_.as_specified && options.keepalive_s > 0) {
+    probes_.emplace(worker_->descriptor(), options.keepalive_s, where_);
+  }
 }
 
 UcxConnection::~UcxConnection() {
@@ -396,7 +400,10 @@ void UcxConnection::taken(std::uint64_t messages) {
 }
 
 void UcxConnection::acknowledge() {
-  if (received_ == acknowledged_ || agreement_.as_specified) return;
+  if (received_ != acknowledged_ && !agreement_.as_specified) tell_taken();
+}
+
+void UcxConnection::tell_taken() {
   try {
     if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, received_}))) return;
   } catch (const ConnectionError&) {
@@ -471,6 +478,9 @@ bool UcxConnection::prepare_sleep() {
 void UcxConnection::wake() {
   fork_.check(kWhat);
   worker_->disarm();
+  // An end that only receives has sent nothing that the network could fail to deliver, and UCX would never learn that
+  // the peer has vanished. So something is sent again.
+  if (probes_ && probes_->due() && !gone_.load(std::memory_order_relaxed)) tell_taken();
 }
 
 }  // namespace crossdock::transport::ucx

@@ -15,6 +15,7 @@
 #include "crossdock/core/error.h"
 #include "endpoint.h"
 #include "offered_memory.h"
+#include "probe_timer.h"
 #include "remote_key.h"
 #include "transport/internal/handshake.h"
 #include "transport/net/announced_regions.h"
@@ -75,7 +76,7 @@ class UcxConnection final : public Connection {
   bool readable() const override;
   bool prepare_sleep() override;
   void wake() override;
-  int descriptor() const noexcept override { return worker_->descriptor(); }
+  int descriptor() const noexcept override { return probes_ ? probes_->descriptor() : worker_->descriptor(); }
 
  private:
   std::unique_ptr<Reading> read_as_specified(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
@@ -90,6 +91,7 @@ class UcxConnection final : public Connection {
   void answer(ByteSpan request);
   void taken(std::uint64_t messages);
   void acknowledge();
+  void tell_taken();
   bool has_ended() const noexcept;
   [[noreturn]] void throw_end();
   bool window_opened() const noexcept;
@@ -119,6 +121,7 @@ class UcxConnection final : public Connection {
   std::uint64_t told_window_ = 0;  // of the sending half
 
   // Of the receiving half:
+  std::optional<ProbeTimer> probes_;      // of a client
   std::unique_ptr<const RemoteKey> key_;  // of `specified_`, once a read has needed it
   net::AnnouncedRegions regions_;         // the peer's
   bool reads_only_ = false;               // messages don't count as something to receive

@@ -39,8 +39,8 @@ void configure(Config& config, const UcxLibrary& library, const UcxOptions& opti
   // Without it, a server writes beyond its memory when it accepts a client.
   if (family == AF_INET6) config.set("TCP_AF_PRIO", "inet6");
   // 1.13 accepts any name here, and complains about it when a worker is made.
-  if (options.user_timeout_ms > 0 && library.is_at_least(1, 22)) {
-    config.set("TCP_USER_TIMEOUT", std::to_string(options.user_timeout_ms) + "ms");
+  if (const int limit = options.user_timeout_ms.value_or(0); limit > 0 && library.is_at_least(1, 22)) {
+    config.set("TCP_USER_TIMEOUT", std::to_string(limit) + "ms");
   }
 }
 

@@ -9,6 +9,12 @@
 #include "transport/net/limits.h"
 
 namespace crossdock::transport::ucx {
+namespace {
+
+/// With keepalive_s before it, a lost network is noticed within 10 s.
+constexpr int kClientUserTimeoutMs = 5000;
+
+}  // namespace
 
 void check_options(const UcxOptions& options) {
   net::check_limits(options, "UcxOptions");
@@ -20,6 +26,11 @@ void check_options(const UcxOptions& options) {
         "UcxOptions::remote_reads lets every process that reaches this one read and write its memory, before it has "
         "proved that it knows the token: leave out one of the two");
   }
+}
+
+UcxOptions client_options(UcxOptions options) {
+  if (!options.user_timeout_ms) options.user_timeout_ms = kClientUserTimeoutMs;
+  return options;
 }
 
 Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,

@@ -25,6 +25,8 @@ inline constexpr Ways kWays = Way::kRead | Way::kMessage;  ///< Of this transpor
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const UcxOptions& options);
+/// Returns the options of a context for clients.
+UcxOptions client_options(UcxOptions options);
 /// Returns what one end knows of a peer strictly as specified, which tells nothing of itself. `reads`: bodies may come
 /// by address.
 Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,

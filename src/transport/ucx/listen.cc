@@ -304,24 +304,28 @@ class UcxTransport final : public Transport {
     // Clients only send requests and frees: bodies are accepted from no client.
     UcxOptions options = options_;
     options.max_body = 0;
-    return std::make_unique<UcxServer>(contexts(), address, want_data, free_data, options, std::move(log));
+    return std::make_unique<UcxServer>(contexts(&listening_), address, want_data, free_data, options, std::move(log));
   }
   std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
-    return connect_to(*contexts(), address, options_, timeout_ms, interrupted, wishes);
+    return connect_to(*contexts(&connecting_), address, options_, timeout_ms, interrupted, wishes);
   }
 
  private:
   /// Opens UCX's library at the first use of the scheme.
-  std::shared_ptr<UcxContexts> contexts() const {
+  std::shared_ptr<UcxContexts> contexts(std::shared_ptr<UcxContexts>* which) const {
     const std::lock_guard lock(mutex_);
-    if (contexts_ == nullptr) contexts_ = std::make_shared<UcxContexts>(options_);
-    return contexts_;
+    if (*which == nullptr) {
+      *which = std::make_shared<UcxContexts>(which == &connecting_ ? client_options(options_) : options_);
+    }
+    return *which;
   }
 
   const UcxOptions options_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<UcxContexts> contexts_;
+  // Not the same: their limits of time differ.
+  mutable std::shared_ptr<UcxContexts> listening_;
+  mutable std::shared_ptr<UcxContexts> connecting_;
 };
 
 }  // namespace
@@ -337,7 +341,7 @@ std::unique_ptr<Listener> ucx_listen(const std::string& address, std::uint64_t w
 std::unique_ptr<Connection> ucx_connect(const std::string& address, const UcxOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, const ConnectOptions& wishes) {
   ucx::check_options(options);
-  ucx::UcxContexts contexts(options);
+  ucx::UcxContexts contexts(ucx::client_options(options));
   return ucx::connect_to(contexts, address, options, timeout_ms, interrupted, wishes);
 }
 

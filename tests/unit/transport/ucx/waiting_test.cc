@@ -4,7 +4,10 @@
 #include <atomic>
 #include <thread>
 
+#include "crossdock/core/error.h"
 #include "support.h"
+#include "transport/ucx/connection.h"
+#include "transport/ucx/handshake.h"
 
 namespace crossdock::transport::ucx_test {
 namespace {
@@ -82,6 +85,37 @@ TEST(UcxWaiting, AThreadThatOnlySendsNeedsNoProgressOfItsOwn) {
   }
   done = true;
   ends.client.worker->signal();
+}
+
+/// Else the network could be gone, and a client that only receives wouldn't notice.
+TEST(UcxWaiting, AClientThatWaitsSendsSomethingFromTimeToTime) {
+  Ends ends;
+  UcxConnection client(ends.client.worker, std::move(ends.client.endpoint), Introduction{}, {.keepalive_s = 1},
+                       nullptr);
+  std::atomic<bool> done{false};
+  std::jthread waiting([&] {
+    while (!done) {
+      try {
+        wait_readable(client, WaitMode::kBlock, 0, [&] { return done.load(); });
+      } catch (const InterruptedError&) {
+        return;
+      }
+      EXPECT_FALSE(client.receive().has_value());
+    }
+  });
+  for (int i = 0; i < 2; ++i) {
+    const auto got = await(*ends.server.worker);
+    if (!got) {
+      ADD_FAILURE() << "nothing came";
+      break;
+    }
+    Control control;
+    EXPECT_EQ(got->kind, MessageKind::kControl);
+    EXPECT_TRUE(decode(got->bytes, &control));
+    EXPECT_EQ(control.kind, ControlKind::kTaken);
+    EXPECT_EQ(control.number, 0u);
+  }
+  done = true;
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "core/unique_fd.h"
+
+namespace crossdock::transport::ucx {
+
+/// A clock that wakes whoever waits for a descriptor. It goes on by itself: a thread that doesn't wait pays nothing.
+/// Use it on one thread at a time.
+class ProbeTimer {
+ public:
+  /// `watched` must stay open as long as this. `where` names the connection in errors. Throws ResourceError,
+  /// SystemError.
+  ProbeTimer(int watched, int interval_s, const std::string& where);
+
+  /// Readable when `watched` is, or when it is time.
+  int descriptor() const noexcept { return poll_.get(); }
+  /// Whether an interval has ended since the last call.
+  bool due() noexcept;
+
+ private:
+  UniqueFd timer_;
+  UniqueFd poll_;  // an epoll instance that contains the two
+};
+
+}  // namespace crossdock::transport::ucx
