@@ -83,6 +83,7 @@ ucs_status_t PendingReads::answer(ByteSpan header, void* data, std::size_t size,
   if (found == by_id_.end() || found->second->receiving || found->second->size != size) {
     inbox_.fail(ErrorCode::kProtocol, where_ + " sent " + std::to_string(size) +
                                           " bytes as the answer to a read that doesn't exist or has another size");
+    fail(UCS_ERR_INVALID_PARAM);  // who waits for reads alone takes no message, and so not this error
     return UCS_OK;
   }
   Read& read = *found->second;

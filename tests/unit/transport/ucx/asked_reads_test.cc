@@ -223,9 +223,12 @@ TEST_F(UcxAskedReads, AnswersThatWereNotAskedForEndTheConnection) {
     const std::vector<std::byte> bytes = pattern(other_size ? 1001 : 1000);
     const std::array<ByteSpan, 1> parts = {bytes};
     raw_.endpoint->send_answer(other_size ? request.id : request.id + 1, parts, nullptr);
+    // Who waits for reads alone is woken as well.
+    ours_->wait_for_reads_only(true);
+    run([&] { return ours_->readable(); });
     EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("the answer to a read that doesn't exist"));
-    ours_.reset();
     EXPECT_THROW(reading->done(), ConnectionError);
+    ours_.reset();
     EXPECT_EQ(to, std::vector<std::byte>(1000)) << "nothing was written";
     raw_.close();
   }
