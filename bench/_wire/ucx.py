@@ -51,7 +51,7 @@ def beside_perftest(part: Part, place: Place, n: int, parts: int) -> None:
         return with_cpu(lambda: perftest(place, "tag_bw", n, count)["avg_lat"], count)
 
     what = "connection" if parts == 1 else f"connection, {parts} parts"
-    part.compare(what, place.name, n, "ucx_perftest", ours, theirs, at_least=0.9 if parts == 1 else None)
+    part.compare(what, place.name, n, "ucx_perftest", ours, theirs, at_least=0.9)
 
 
 def there_and_back(part: Part, place: Place) -> None:

@@ -29,6 +29,7 @@ inline constexpr std::uint64_t kFeatureReads = 32;
 inline constexpr std::uint64_t kFeatureWantsParts = 64;  ///< A client: wants some columns of each batch only.
 inline constexpr std::uint64_t kFeatureNoBodies = 128;   ///< A client: accepts no bodies by value.
 inline constexpr std::uint64_t kFeatureEndpoints = 256;  ///< Has endpoints of libfabric for bodies.
+inline constexpr std::uint64_t kFeaturePieces = 512;     ///< Over UCX: knows bodies in pieces.
 
 /// The features that every transport offers.
 inline constexpr std::uint64_t kCommonFeatures = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;

@@ -124,7 +124,7 @@ std::unique_ptr<Connection> connect_as_specified(UcxContexts& contexts, const Ho
     throw UnsupportedError(which + ": its bodies can't come in the way that this client wants (" +
                            to_text(wishes.ways) + "); connect without a way of your own");
   }
-  Attempt made = connect_first(contexts, to, limits_for(options, options.max_message), {}, where, deadline);
+  Attempt made = connect_first(contexts, to, limits_as_specified(options, options.max_message), {}, where, deadline);
   return std::make_unique<UcxConnection>(
       std::move(made.worker), std::move(made.endpoint),
       introduce_as_specified(server.want_data, server.free_data, wishes.role, reads, where), options, nullptr,

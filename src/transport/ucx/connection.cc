@@ -77,6 +77,7 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
     : agreement_(agreement_of(introduction)),
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
+      in_pieces_(introduction.both(net::kFeaturePieces)),
       where_(agreement_.peer),
       closing_(std::move(closing)),
       specified_(std::move(memory)),
@@ -163,7 +164,7 @@ bool UcxConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts
                                std::to_string(body_limit_) + " bytes of " + where_ +
                                "; raise UcxOptions::max_body there");
   }
-  return send_counted(size, [&] { return endpoint_->send_body(tag, parts, std::move(keep)); });
+  return send_counted(size, [&] { return endpoint_->send_body(tag, parts, keep, in_pieces_); });
 }
 
 void UcxConnection::throw_gone() {

@@ -145,11 +145,17 @@ bool Endpoint::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) {
   return true;
 }
 
-bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
+bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, const std::shared_ptr<const void>& keep,
+                         bool in_pieces) {
+  const std::size_t total = size_of(parts);
+  if (in_pieces && parts.size() > 1 && total > kLargePiece) {
+    const std::vector<BodyPiece> pieces = pieces_of(parts);
+    if (pieces.size() > 1 || !pieces[0].prefix.empty()) return send_pieces({.tag = tag, .total = total}, pieces, keep);
+  }
   const Worker::Lock lock(*worker_);
   check_usable();
   if (!has_room(0)) return false;
-  Operation& operation = worker_->operations_.begin_gather(parts, std::move(keep));
+  Operation& operation = begin_piece({.prefix = {}, .parts = parts, .size = total}, keep);
   start(operation, [&](ucp_request_param_t params) {
     const Gather bytes(operation, &params);
     return worker_->context().api().tag_send_nbx(state_.endpoint, bytes.buffer, bytes.count, tag, &params);
@@ -157,14 +163,60 @@ bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std
   return true;
 }
 
+/// Returns an operation for the parts of a piece, which are packed if that is worth a copy and doesn't cost too much
+/// memory.
+Operation& Endpoint::begin_piece(const BodyPiece& piece, const std::shared_ptr<const void>& keep) {
+  if (!piece.packable() || !packed_.has_room(piece.size)) return worker_->operations_.begin_gather(piece.parts, keep);
+  const std::shared_ptr<std::byte> packed = packed_.pack(piece.parts, piece.size);
+  const ByteSpan whole(packed.get(), piece.size);
+  return worker_->operations_.begin_gather({&whole, 1}, packed);
+}
+
+bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces,
+                           const std::shared_ptr<const void>& keep) {
+  const Worker::Lock lock(*worker_);
+  check_usable();
+  // The first of a group decides, as in read().
+  if (!has_room(0)) return false;
+  // All memory is taken before the first piece is sent: a body can't end in the middle.
+  std::vector<Operation*> operations;
+  operations.reserve(pieces.size());
+  std::size_t started = 0;
+  try {
+    for (const BodyPiece& piece : pieces) {
+      Operation& operation = begin_piece(piece, keep);
+      operations.push_back(&operation);
+      operation.header.resize(PieceHead::kBytes);
+      encode(head, operation.header.data());
+      for (const ByteSpan part : piece.prefix)
+        operation.header.insert(operation.header.end(), part.begin(), part.end());
+    }
+    for (const BodyPiece& piece : pieces) {
+      post_with_header(*operations[started++], kPieceId, piece.size >= kLargePiece ? UCP_AM_SEND_FLAG_RNDV : 0);
+    }
+  } catch (...) {
+    for (; started < operations.size(); ++started) worker_->operations_.end(*operations[started], UCS_ERR_CANCELED);
+    throw;
+  }
+  return true;
+}
+
 void Endpoint::send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
   const Worker::Lock lock(*worker_);
   check_usable();
   Operation& operation = worker_->operations_.begin_gather(parts, std::move(keep));
-  operation.id = request;
+  operation.header.resize(sizeof request);
+  store_le(operation.header.data(), request);
+  post_with_header(operation, kAnswerId, 0);
+}
+
+/// Sends the parts of an operation as an active message. The caller holds the worker's lock.
+void Endpoint::post_with_header(Operation& operation, unsigned id, unsigned flags) {
   start(operation, [&](ucp_request_param_t params) {
     const Gather bytes(operation, &params);
-    return worker_->context().api().am_send_nbx(state_.endpoint, kAnswerId, &operation.id, sizeof operation.id,
+    params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    params.flags = flags;
+    return worker_->context().api().am_send_nbx(state_.endpoint, id, operation.header.data(), operation.header.size(),
                                                 bytes.buffer, bytes.count, &params);
   });
 }

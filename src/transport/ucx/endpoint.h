@@ -8,7 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "body_pieces.h"
 #include "core/bytes.h"
+#include "packed_parts.h"
 #include "transport/internal/socket_address.h"
 #include "worker.h"
 
@@ -47,10 +49,14 @@ class Endpoint {
   bool send_control(ByteSpan head, ByteSpan tail = {}) { return send_active(MessageKind::kControl, head, tail); }
   /// Sends a message with a tag, copied.
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail);
-  /// Sends a message with a tag: `parts` one after the other. The bytes are read in place, also after the call. `keep`
-  /// keeps them alive until the message has been sent or given up, and is dropped on a thread that uses or destroys the
-  /// worker, without a lock. The spans themselves are copied.
-  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
+  /// Sends a message with a tag: `parts` one after the other. The bytes are read in place, also after the call, unless
+  /// there are many small parts. `keep` keeps them alive until the message has been sent or given up, and is dropped on
+  /// a thread that uses or destroys the worker, without a lock. The spans themselves are copied. `in_pieces`: the peer
+  /// knows bodies in pieces.
+  bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, const std::shared_ptr<const void>& keep,
+                 bool in_pieces = false);
+  /// Sends a body by a message for each piece, as send_body() does.
+  bool send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces, const std::shared_ptr<const void>& keep);
   /// Sets how many bytes of messages may be copied and kept while the network is full. A single message may be larger.
   void limit_copies(std::size_t bytes) noexcept { max_copied_ = bytes; }
   /// Whether there is room for a message of `bytes` that is copied.
@@ -93,6 +99,8 @@ class Endpoint {
   void check_usable() const;
   bool send_active(MessageKind kind, ByteSpan head, ByteSpan tail);
   void post_active(MessageKind kind, ByteSpan head, ByteSpan tail);
+  void post_with_header(Operation& operation, unsigned id, unsigned flags);
+  Operation& begin_piece(const BodyPiece& piece, const std::shared_ptr<const void>& keep);
   std::shared_ptr<const Outcome> post_flush();
   template <typename Start>
   void start(Operation& operation, Start start);
@@ -100,6 +108,7 @@ class Endpoint {
   const std::shared_ptr<Worker> worker_;
   Worker::EndpointState& state_;
   std::size_t max_copied_ = 256 << 10;
+  PackedParts packed_;
   std::shared_ptr<const Outcome> flush_;  // of finish()
 };
 

@@ -50,7 +50,14 @@ Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message) {
   return {.max_untagged = max_message,
           .max_control = std::max(net::kMaxRecord, kMaxControlBytes),
-          .max_tagged = std::max(max_message, options.max_body)};
+          .max_tagged = std::max(max_message, options.max_body),
+          .max_in_pieces = options.max_body};
+}
+
+ReceiveLimits limits_as_specified(const UcxOptions& options, std::uint64_t max_message) {
+  ReceiveLimits limits = limits_for(options, max_message);
+  limits.max_in_pieces = 0;
+  return limits;
 }
 
 }  // namespace crossdock::transport::ucx

@@ -19,7 +19,7 @@ inline constexpr net::HandshakeNames kNames = {
     .options = "UcxOptions", .client_role = "crossdock ucx 1 client", .server_role = "crossdock ucx 1 server"};
 /// The features that both ends offer in a handshake. There are no checksums: UCX's messages have none of ours.
 inline constexpr std::uint64_t kOwnFeatures =
-    net::kFeatureErrorMessages | net::kFeatureCountedLeases | net::kFeatureCancel;
+    net::kFeatureErrorMessages | net::kFeatureCountedLeases | net::kFeatureCancel | net::kFeaturePieces;
 
 inline constexpr Ways kWays = Way::kRead | Way::kMessage;  ///< Of this transport.
 
@@ -33,5 +33,7 @@ Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::
                                     bool reads, const std::string& where);
 /// What is accepted from a peer after the handshake. `max_message` is the limit that it was told.
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message);
+/// The same, of a peer strictly as specified.
+ReceiveLimits limits_as_specified(const UcxOptions& options, std::uint64_t max_message);
 
 }  // namespace crossdock::transport::ucx

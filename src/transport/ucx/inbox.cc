@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "body_pieces.h"
+
 namespace crossdock::transport::ucx {
 namespace {
 
@@ -11,6 +13,8 @@ namespace {
 constexpr std::uint64_t kMaxEager = 1 << 20;
 /// A peer that doesn't finish a message may send this many times the queue's limits behind it.
 constexpr std::uint64_t kOverflow = 16;
+/// The most that UCX keeps of a piece that isn't begun, besides one that is here already.
+constexpr std::uint64_t kHeldPiece = 8 << 10;
 
 const char* name_of(MessageKind kind) noexcept {
   switch (kind) {
@@ -41,6 +45,7 @@ Inbox::Inbox(WorkerHandle& worker, const ReceiveLimits& limits, const std::strin
     : worker_(worker), limits_(limits), where_(where) {
   handle<MessageKind::kUntagged>();
   handle<MessageKind::kControl>();
+  worker_.handle_messages(kPieceId, on_piece, this);
 }
 
 ucs_status_t Inbox::on_message(void* self, void* data, std::size_t size, const ucp_am_recv_param_t* param,
@@ -55,6 +60,19 @@ ucs_status_t Inbox::on_message(void* self, void* data, std::size_t size, const u
   }
 }
 
+ucs_status_t Inbox::on_piece(void* self, const void* header, std::size_t header_size, void* data, std::size_t size,
+                             const ucp_am_recv_param_t* param) noexcept {
+  Inbox& inbox = *static_cast<Inbox*>(self);
+  try {
+    inbox.probe();  // tagged messages that arrived before this one
+    return inbox.add_piece({static_cast<const std::byte*>(header), header_size}, data, size,
+                           (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
+  } catch (const std::bad_alloc&) {
+    inbox.fail_for_memory();
+    return UCS_OK;
+  }
+}
+
 /// Returns what the call-back has to: UCS_OK drops the data.
 ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool rendezvous) {
   if (!accepts(kind, size)) return UCS_OK;
@@ -62,7 +80,7 @@ ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool ren
     Entry& entry = entries_.emplace_back(Entry{kind, Entry::State::kWaiting});
     entry.size = size;
     entry.held = data;
-    held_bytes_ += std::min<std::uint64_t>(size, kMaxEager);
+    hold(entry, std::min<std::uint64_t>(size, kMaxEager));
     return UCS_INPROGRESS;
   }
   std::shared_ptr<std::byte> memory;
@@ -73,9 +91,111 @@ ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool ren
   // An entry behind one that waits counts as begun once that one is.
   const bool next = begun_ == entries_.size();
   entries_.push_back({.kind = kind, .state = Entry::State::kComplete, .size = size, .memory = std::move(memory)});
-  if (next) ++begun_;
-  (next ? begun_bytes_ : held_bytes_) += size;
+  if (next) {
+    ++begun_;
+    begun_bytes_ += size;
+  } else {
+    hold(entries_.back(), size);
+  }
   return UCS_OK;
+}
+
+/// Returns what the call-back has to: UCS_OK drops the data.
+ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous) {
+  const ByteSpan prefix = header.subspan(std::min(header.size(), PieceHead::kBytes));
+  Entry* const body = body_of(header, prefix.size() + size);
+  if (body == nullptr) return UCS_OK;
+  const std::uint64_t offset = std::exchange(body->arrived, body->arrived + prefix.size() + size);
+  if (body->arrived == body->size) open_ = nullptr;
+  const ByteSpan rest = rendezvous ? ByteSpan() : ByteSpan(static_cast<const std::byte*>(data), size);
+  if (body->memory != nullptr && !rendezvous) {
+    std::byte* const to = body->memory.get() + offset;
+    std::ranges::copy(rest, std::ranges::copy(prefix, to).out);
+    wrote(*body, prefix.size() + size);
+    return UCS_OK;
+  }
+  std::list<Piece> one;
+  Piece& piece = one.emplace_back(Piece{.body = body, .offset = offset});
+  piece.self = one.begin();
+  piece.early.reserve(prefix.size() + rest.size());
+  piece.early.assign(prefix.begin(), prefix.end());
+  piece.early.insert(piece.early.end(), rest.begin(), rest.end());
+  if (rendezvous) {
+    piece.size = size;
+    piece.held = data;
+  }
+  body->pieces.splice(body->pieces.end(), one);
+  if (body->memory != nullptr) {
+    place(piece);
+  } else {
+    hold(*body, piece.early.size() + sizeof piece + (rendezvous ? kHeldPiece : 0));
+  }
+  return rendezvous ? UCS_INPROGRESS : UCS_OK;
+}
+
+/// Returns the body that a piece belongs to. Null: the piece is refused.
+Inbox::Entry* Inbox::body_of(ByteSpan header, std::uint64_t length) {
+  if (closed_) return nullptr;
+  const bool known = header.size() >= PieceHead::kBytes && header.size() <= PieceHead::kBytes + kMaxPrefix;
+  const PieceHead head = known ? decode_piece_head(header) : PieceHead{};
+  const bool fits = open_ == nullptr
+                        ? length <= head.total
+                        : head.tag == open_->tag && head.total == open_->size && length <= open_->size - open_->arrived;
+  if (!known || length == 0 || !fits || limits_.max_in_pieces == 0) {
+    fail(ErrorCode::kProtocol, where_ + " sent a piece of a body that this end doesn't expect");
+    return nullptr;
+  }
+  if (open_ != nullptr) return accepts_more() ? open_ : nullptr;
+  if (!accepts(MessageKind::kTagged, head.total)) return nullptr;
+  open_ = &entries_.emplace_back(Entry{MessageKind::kTagged, Entry::State::kWaiting});
+  open_->tag = head.tag;
+  open_->size = head.total;
+  open_->in_pieces = true;
+  // So that its pieces come straight to where they belong, if there is room.
+  begin_waiting();
+  return closed_ ? nullptr : open_;
+}
+
+/// Has a piece written to its body's memory.
+void Inbox::place(Piece& piece) {
+  std::byte* const to =
+      std::ranges::copy(piece.early, piece.body->memory.get() + static_cast<std::ptrdiff_t>(piece.offset)).out;
+  if (piece.held == nullptr) return end_piece(piece, UCS_OK);
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
+                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.datatype = ucp_dt_make_contig(1);
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.user_data = &piece;
+  param.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {
+    Piece& ended = *static_cast<Piece*>(user_data);
+    const Api& api = ended.body->inbox->worker_.api();
+    end_piece(ended, status);
+    api.request_free(request);
+  };
+  const ucs_status_ptr_t result =
+      worker_.api().am_recv_data_nbx(worker_.get(), std::exchange(piece.held, nullptr), to, piece.size, &param);
+  if (!UCS_PTR_IS_PTR(result)) end_piece(piece, UCS_PTR_RAW_STATUS(result));
+}
+
+void Inbox::end_piece(Piece& piece, ucs_status_t status) noexcept {
+  Entry& body = *piece.body;
+  if (status == UCS_OK) {
+    wrote(body, piece.early.size() + piece.size);
+  } else {
+    end(body, status);
+  }
+  body.pieces.erase(piece.self);
+}
+
+void Inbox::wrote(Entry& body, std::uint64_t bytes) noexcept {
+  body.written += bytes;
+  if (body.written == body.size) end(body, UCS_OK);
+}
+
+void Inbox::hold(Entry& entry, std::uint64_t bytes) noexcept {
+  entry.held_bytes += bytes;
+  held_bytes_ += bytes;
 }
 
 /// Takes the tagged messages that UCX has out of its queue, without their bytes.
@@ -89,7 +209,7 @@ void Inbox::probe() {
     entry.held = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info);
     entry.tag = info.sender_tag;
     entry.size = info.length;
-    held_bytes_ += std::min<std::uint64_t>(entry.size, kMaxEager);
+    hold(entry, std::min<std::uint64_t>(entry.size, kMaxEager));
   }
 }
 
@@ -98,8 +218,14 @@ bool Inbox::accepts(MessageKind kind, std::uint64_t size) {
   if (size > limit_of(kind)) {
     fail(ErrorCode::kProtocol, where_ + " sent " + name_of(kind) + " of " + std::to_string(size) +
                                    " bytes; the limit here is " + std::to_string(limit_of(kind)));
-  } else if (entries_.size() >= kOverflow * limits_.queue_messages ||
-             held_bytes_ >= kOverflow * std::max(limits_.queue_bytes, kMaxEager)) {
+    return false;
+  }
+  return accepts_more();
+}
+
+bool Inbox::accepts_more() {
+  if (entries_.size() >= kOverflow * limits_.queue_messages ||
+      held_bytes_ >= kOverflow * std::max(limits_.queue_bytes, kMaxEager)) {
     fail(ErrorCode::kProtocol,
          where_ + " sent " + std::to_string(entries_.size()) + " messages behind one that it doesn't finish");
   }
@@ -119,25 +245,30 @@ void Inbox::begin_waiting() {
   for (; begun_ < entries_.size(); ++begun_) {
     Entry& entry = entries_[begun_];
     if (begun_bytes_ > 0 && entry.size > limits_.queue_bytes - std::min(begun_bytes_, limits_.queue_bytes)) return;
-    const bool waiting = entry.state == Entry::State::kWaiting;
     try {
-      if (waiting) begin(entry);
+      if (entry.state == Entry::State::kWaiting) begin(entry);
     } catch (const Error& error) {
       return cut(error);
     }
-    held_bytes_ -= waiting ? std::min<std::uint64_t>(entry.size, kMaxEager) : entry.size;
+    held_bytes_ -= std::exchange(entry.held_bytes, 0);
     begun_bytes_ += entry.size;
   }
 }
 
-/// Begins to receive a message that UCX holds. Throws if there is no memory; UCX then holds it still.
+/// Begins to receive a message that UCX holds, or its pieces. Throws if there is no memory; UCX then holds it still.
 void Inbox::begin(Entry& entry) {
-  const Api& api = worker_.api();
   const bool tagged = entry.kind == MessageKind::kTagged;
   std::shared_ptr<std::byte> memory = (tagged ? body_memory_ : pool_)->allocate(entry.size);
   entry.memory = std::move(memory);
-  entry.api = &api;
+  entry.inbox = this;
   entry.state = Entry::State::kReceiving;
+  if (!entry.in_pieces) return begin_whole(entry);
+  for (auto next = entry.pieces.begin(); next != entry.pieces.end();) place(*next++);
+}
+
+void Inbox::begin_whole(Entry& entry) {
+  const Api& api = worker_.api();
+  const bool tagged = entry.kind == MessageKind::kTagged;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -148,27 +279,32 @@ void Inbox::begin(Entry& entry) {
   ucs_status_ptr_t result = nullptr;
   if (tagged) {
     param.cb.recv = [](void* request, ucs_status_t status, const ucp_tag_recv_info_t*, void* user_data) {
-      end(*static_cast<Entry*>(user_data), request, status);
+      const Api& its_api = static_cast<Entry*>(user_data)->inbox->worker_.api();
+      end(*static_cast<Entry*>(user_data), status);
+      its_api.request_free(request);
     };
     result = api.tag_msg_recv_nbx(worker_.get(), entry.memory.get(), entry.size, static_cast<ucp_tag_message_h>(held),
                                   &param);
   } else {
     param.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {
-      end(*static_cast<Entry*>(user_data), request, status);
+      const Api& its_api = static_cast<Entry*>(user_data)->inbox->worker_.api();
+      end(*static_cast<Entry*>(user_data), status);
+      its_api.request_free(request);
     };
     result = api.am_recv_data_nbx(worker_.get(), held, entry.memory.get(), entry.size, &param);
   }
-  if (!UCS_PTR_IS_PTR(result)) end(entry, nullptr, UCS_PTR_RAW_STATUS(result));
+  if (!UCS_PTR_IS_PTR(result)) end(entry, UCS_PTR_RAW_STATUS(result));
 }
 
-void Inbox::end(Entry& entry, void* request, ucs_status_t status) noexcept {
+/// Only the first failure of a body's pieces counts.
+void Inbox::end(Entry& entry, ucs_status_t status) noexcept {
+  if (entry.state != Entry::State::kReceiving) return;
   entry.status = status;
   entry.state = status == UCS_OK ? Entry::State::kComplete : Entry::State::kFailed;
-  if (request != nullptr) entry.api->request_free(request);
 }
 
 std::optional<Received> Inbox::take() {
-  if (entries_.empty()) {
+  if (entries_.empty() || cut_off()) {
     if (failure_) throw_error(failure_->first, failure_->second);
     return std::nullopt;
   }
@@ -186,7 +322,7 @@ std::optional<Received> Inbox::take() {
     --begun_;
     begun_bytes_ -= entry.size;
   } else {
-    held_bytes_ -= entry.size;
+    held_bytes_ -= entry.held_bytes;
   }
   entries_.pop_front();
   return received;
@@ -198,10 +334,13 @@ std::optional<std::pair<MessageKind, std::uint64_t>> Inbox::next() const noexcep
 }
 
 bool Inbox::ready() const noexcept {
-  if (entries_.empty()) return failure_.has_value();
+  if (entries_.empty() || cut_off()) return failure_.has_value();
   const Entry::State state = entries_.front().state;
   return state == Entry::State::kComplete || state == Entry::State::kFailed;
 }
+
+/// Whether the next message is a body whose other pieces aren't accepted any more.
+bool Inbox::cut_off() const noexcept { return closed_ && open_ != nullptr && open_ == &entries_.front(); }
 
 bool Inbox::full() const noexcept {
   return ready() && (entries_.size() >= limits_.queue_messages || begun_bytes_ + held_bytes_ >= limits_.queue_bytes);
@@ -218,6 +357,12 @@ void Inbox::release(Entry& entry) noexcept {
   void* const held = std::exchange(entry.held, nullptr);
   entry.state = Entry::State::kFailed;
   entry.status = UCS_ERR_CANCELED;
+  if (entry.in_pieces) {
+    for (const Piece& piece : entry.pieces) {
+      if (piece.held != nullptr) api.am_data_release(worker_.get(), piece.held);
+    }
+    return;
+  }
   if (entry.kind != MessageKind::kTagged) {
     api.am_data_release(worker_.get(), held);
     return;
@@ -232,7 +377,10 @@ void Inbox::release(Entry& entry) noexcept {
 /// Ends the queue before the first entry that wasn't begun.
 void Inbox::cut(const Error& error) {
   closed_ = true;
-  for (; entries_.size() > begun_; entries_.pop_back()) release(entries_.back());
+  for (; entries_.size() > begun_; entries_.pop_back()) {
+    if (open_ == &entries_.back()) open_ = nullptr;
+    release(entries_.back());
+  }
   held_bytes_ = 0;
   failure_.emplace(error.code(), error.what());
 }

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -28,6 +30,7 @@ struct ReceiveLimits {
   std::uint64_t max_untagged = 0;
   std::uint64_t max_control = 0;
   std::uint64_t max_tagged = 0;
+  std::uint64_t max_in_pieces = 0;  ///< Bodies that come in pieces; 0: none.
   /// Messages, and bytes of them, that may wait to be taken. While more wait, nothing more is read from the network. A
   /// single message may be larger.
   std::size_t queue_messages = 1024;
@@ -45,6 +48,7 @@ struct Received {
 
 /// The messages of one worker, in the order in which they arrived. Untagged and control messages come out in the order
 /// in which they were sent, and so do tagged ones; between the two, the order is that of sending if UCX uses one lane.
+/// A body in pieces is a tagged message that counts as arrived with its first piece.
 ///
 /// Use it under the worker's lock. UCX's call-backs use it while the worker makes progress, so it must live until the
 /// worker is destroyed.
@@ -84,6 +88,17 @@ class Inbox {
   void close() noexcept;
 
  private:
+  struct Entry;
+  /// A piece of a body that isn't in the body's memory yet. Its address doesn't change: UCX's call-back has it.
+  struct Piece {
+    Entry* body = nullptr;
+    std::uint64_t offset = 0;
+    std::vector<std::byte> early{};  ///< Its first bytes, which are here.
+    std::uint64_t size = 0;          ///< Of the rest.
+    void* held = nullptr;            ///< The rest, which UCX has. Null: none, or UCX writes it to the body's memory.
+    std::list<Piece>::iterator self{};
+  };
+
   /// A message. Its address doesn't change: UCX's call-back has it.
   struct Entry {
     enum class State : std::uint8_t {
@@ -97,23 +112,39 @@ class Inbox {
     std::uint64_t tag = 0;
     std::uint64_t size = 0;
     void* held = nullptr;
+    std::uint64_t held_bytes = 0;  ///< What it takes of UCX's memory, or of ours before it was begun.
     std::shared_ptr<std::byte> memory{};
     ucs_status_t status = UCS_OK;
-    const Api* api = nullptr;
+    Inbox* inbox = nullptr;
+    bool in_pieces = false;
+    std::uint64_t arrived = 0;  ///< Bytes of the pieces that UCX has told of.
+    std::uint64_t written = 0;  ///< Bytes of those that are in `memory`.
+    std::list<Piece> pieces{};  ///< The others.
   };
 
   static ucs_status_t on_message(void* self, void* data, std::size_t size, const ucp_am_recv_param_t* param,
                                  MessageKind kind) noexcept;
-  static void end(Entry& entry, void* request, ucs_status_t status) noexcept;
+  static ucs_status_t on_piece(void* self, const void* header, std::size_t header_size, void* data, std::size_t size,
+                               const ucp_am_recv_param_t* param) noexcept;
+  static void end(Entry& entry, ucs_status_t status) noexcept;
   template <MessageKind kKind>
   void handle();
   ucs_status_t add(MessageKind kind, void* data, std::size_t size, bool rendezvous);
+  ucs_status_t add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous);
+  Entry* body_of(ByteSpan header, std::uint64_t length);
+  void place(Piece& piece);
+  static void end_piece(Piece& piece, ucs_status_t status) noexcept;
+  static void wrote(Entry& body, std::uint64_t bytes) noexcept;
   void probe();
   bool accepts(MessageKind kind, std::uint64_t size);
+  bool accepts_more();
+  void hold(Entry& entry, std::uint64_t bytes) noexcept;
   void begin_waiting();
   void begin(Entry& entry);
+  void begin_whole(Entry& entry);
   void release(Entry& entry) noexcept;
   void cut(const Error& error);
+  bool cut_off() const noexcept;
   std::uint64_t limit_of(MessageKind kind) const noexcept;
 
   WorkerHandle& worker_;
@@ -122,6 +153,7 @@ class Inbox {
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   std::shared_ptr<BodyMemory> body_memory_ = pool_;
   std::deque<Entry> entries_;
+  Entry* open_ = nullptr;                                     // the body whose pieces haven't all arrived
   std::size_t begun_ = 0;                                     // the first entries, up to the first that waits
   std::uint64_t begun_bytes_ = 0;                             // their sizes: memory of ours
   std::uint64_t held_bytes_ = 0;                              // the most that UCX may hold of the others

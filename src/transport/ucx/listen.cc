@@ -113,7 +113,7 @@ void UcxHandshake::check_request(MessageKind kind, std::uint64_t tag) const {
 PendingHandshake::State UcxHandshake::complete_as_specified(std::unique_ptr<Connection>* connection) {
   const auto request = worker_->next();
   if (!request || endpoint_->failure()) return State::kEnded;
-  worker_->limit(limits_for(terms_.options, terms_.welcome.max_message));
+  worker_->limit(limits_as_specified(terms_.options, terms_.welcome.max_message));
   const std::uint64_t want_data = request->second;
   const Offer* const offer = terms_.offer(want_data);
   SpecifiedMemory memory;

@@ -75,6 +75,7 @@ void Operations::end(Operation& operation, ucs_status_t status) noexcept {
   operation.outcome = nullptr;
   if (std::exchange(operation.is_read, false)) --reads_;
   copied_ -= operation.copy.size();
+  operation.header.clear();
   operation.copy.clear();
   operation.parts.clear();
   const bool reusable =

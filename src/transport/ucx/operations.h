@@ -50,12 +50,12 @@ class Outcome {
 
 /// A send, a read or a close that is under way, with all memory that UCX uses for it.
 struct Operation {
+  std::vector<std::byte> header;  ///< Of an active message.
   std::vector<std::byte> copy;
   std::vector<ucp_dt_iov_t> parts;   ///< None is empty.
   std::shared_ptr<const void> keep;  ///< What else must live until the end.
   std::shared_ptr<Outcome> outcome;  ///< Told of the end, if anybody asks for it.
   bool is_read = false;
-  std::uint64_t id = 0;  ///< The header of an answer.
   Operations* owner = nullptr;
   std::list<Operation>::iterator self;
 };

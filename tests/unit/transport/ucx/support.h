@@ -22,7 +22,8 @@ using namespace ucx;  // NOLINT(google-build-using-namespace): these are its tes
 
 using Clock = std::chrono::steady_clock;
 
-inline constexpr ReceiveLimits kLimits = {.max_untagged = 64 << 20, .max_control = 4096, .max_tagged = 64 << 20};
+inline constexpr ReceiveLimits kLimits = {
+    .max_untagged = 64 << 20, .max_control = 4096, .max_tagged = 64 << 20, .max_in_pieces = 64 << 20};
 
 /// Bytes that differ from one message to the next.
 inline std::vector<std::byte> pattern(std::size_t size, unsigned seed = 0) {
