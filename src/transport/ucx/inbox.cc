@@ -15,6 +15,10 @@ constexpr std::uint64_t kMaxEager = 1 << 20;
 constexpr std::uint64_t kOverflow = 16;
 /// The most that UCX keeps of a piece that isn't begun, besides one that is here already.
 constexpr std::uint64_t kHeldPiece = 8 << 10;
+/// Messages that UCX writes at the same time: so many, or so many bytes of them, whatever is more. They share the
+/// network, so that many end late, and together; then their memory isn't in the processor's cache any more.
+constexpr std::size_t kMaxReceiving = 2;
+constexpr std::uint64_t kMaxReceivingBytes = 4 << 20;
 
 const char* name_of(MessageKind kind) noexcept {
   switch (kind) {
@@ -244,7 +248,7 @@ void Inbox::collect() noexcept {
 void Inbox::begin_waiting() {
   for (; begun_ < entries_.size(); ++begun_) {
     Entry& entry = entries_[begun_];
-    if (begun_bytes_ > 0 && entry.size > limits_.queue_bytes - std::min(begun_bytes_, limits_.queue_bytes)) return;
+    if (!has_room_for(entry)) return;
     try {
       if (entry.state == Entry::State::kWaiting) begin(entry);
     } catch (const Error& error) {
@@ -255,6 +259,12 @@ void Inbox::begin_waiting() {
   }
 }
 
+bool Inbox::has_room_for(const Entry& entry) const noexcept {
+  if (begun_bytes_ > 0 && entry.size > limits_.queue_bytes - std::min(begun_bytes_, limits_.queue_bytes)) return false;
+  return entry.state != Entry::State::kWaiting || receiving_ < kMaxReceiving ||
+         (receiving_bytes_ < kMaxReceivingBytes && entry.size <= kMaxReceivingBytes - receiving_bytes_);
+}
+
 /// Begins to receive a message that UCX holds, or its pieces. Throws if there is no memory; UCX then holds it still.
 void Inbox::begin(Entry& entry) {
   const bool tagged = entry.kind == MessageKind::kTagged;
@@ -262,6 +272,8 @@ void Inbox::begin(Entry& entry) {
   entry.memory = std::move(memory);
   entry.inbox = this;
   entry.state = Entry::State::kReceiving;
+  ++receiving_;
+  receiving_bytes_ += entry.size;
   if (!entry.in_pieces) return begin_whole(entry);
   for (auto next = entry.pieces.begin(); next != entry.pieces.end();) place(*next++);
 }
@@ -301,6 +313,8 @@ void Inbox::end(Entry& entry, ucs_status_t status) noexcept {
   if (entry.state != Entry::State::kReceiving) return;
   entry.status = status;
   entry.state = status == UCS_OK ? Entry::State::kComplete : Entry::State::kFailed;
+  --entry.inbox->receiving_;
+  entry.inbox->receiving_bytes_ -= entry.size;
 }
 
 std::optional<Received> Inbox::take() {

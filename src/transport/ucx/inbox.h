@@ -140,6 +140,7 @@ class Inbox {
   bool accepts_more();
   void hold(Entry& entry, std::uint64_t bytes) noexcept;
   void begin_waiting();
+  bool has_room_for(const Entry& entry) const noexcept;
   void begin(Entry& entry);
   void begin_whole(Entry& entry);
   void release(Entry& entry) noexcept;
@@ -156,6 +157,8 @@ class Inbox {
   Entry* open_ = nullptr;                                     // the body whose pieces haven't all arrived
   std::size_t begun_ = 0;                                     // the first entries, up to the first that waits
   std::uint64_t begun_bytes_ = 0;                             // their sizes: memory of ours
+  std::size_t receiving_ = 0;                                 // those of them that UCX writes
+  std::uint64_t receiving_bytes_ = 0;                         // their sizes
   std::uint64_t held_bytes_ = 0;                              // the most that UCX may hold of the others
   bool closed_ = false;                                       // nothing more is accepted
   std::optional<std::pair<ErrorCode, std::string>> failure_;  // after all entries

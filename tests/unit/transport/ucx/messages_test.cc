@@ -221,6 +221,25 @@ TEST(UcxMessages, TheQueueIsBounded) {
   EXPECT_EQ(memory->sizes.size(), 20u);
 }
 
+/// Together they would all end late.
+TEST(UcxMessages, LargeBodiesAreReceivedOneAfterAnother) {
+  Ends ends;
+  const auto memory = std::make_shared<CountedMemory>();
+  ends.client.worker->receive_into(memory);
+  ASSERT_TRUE(ends.server.endpoint->send_tagged(100, as_bytes("connected"), {}));
+  EXPECT_EQ(ends.receive(ends.client).tag, 100u);
+  const std::vector<std::byte> body = pattern(3'000'000);
+  const std::array<ByteSpan, 1> parts = {body};
+  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr));
+  const auto begun = [&] { return memory->sizes.size() - 1; };
+  // The server makes no progress, so that none ends.
+  ASSERT_TRUE(run_until({ends.client.worker.get()}, nullptr, [&] { return begun() >= 2; }));
+  EXPECT_FALSE(run_until(
+      {ends.client.worker.get()}, nullptr, [&] { return begun() > 2; }, 100));
+  for (std::uint64_t i = 0; i < 8; ++i) EXPECT_EQ(ends.receive(ends.client).tag, i);
+  EXPECT_EQ(begun(), 8u);
+}
+
 TEST(UcxMessages, SendsAreRefusedWhileThePeerTakesNothing) {
   ReceiveLimits limits = kLimits;
   limits.queue_messages = 4;
