@@ -7,6 +7,7 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/exchange/arrow_tensor.h"
 #include "crossdock/exchange/batch.h"

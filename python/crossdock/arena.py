@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from crossdock import _native
-from crossdock.errors import InvalidArgumentError
+from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import DTypeLike, NDArray
+
+    from crossdock._typing import DeviceLike, QueueLike
 
 __all__ = ["Arena"]
 
@@ -39,14 +41,29 @@ class Arena:
     The memory lives as long as any array, buffer or batch that points into it.
 
     reserve: the most bytes that the arena can hold. It only costs address space; 0 means twice the machine's memory.
+        On a device it is allocated at once, and handed over as one piece; 0 means that the arena grows, in pieces that
+        are each as large as all before.
+    device: where the memory is, as "cuda:0" or a filter string; None: on the host. `tensor()` allocates memory of a
+        device. Publishing a table that lies in it takes the arena over: `tensor()` raises `ArenaFrozenError`. No driver
+        can make the memory read-only: a later write through a tensor changes what consumers see. Raises
+        `UnsupportedError` for a device whose memory other processes can't open.
     """
 
-    def __init__(self, reserve: int = 0) -> None:
+    def __init__(self, reserve: int = 0, *, device: DeviceLike | None = None) -> None:
         if reserve < 0:
             raise InvalidArgumentError(f"reserve must be at least 0 bytes; it was {reserve}")
-        self._native = _native.Arena(reserve)
         self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # The arrays of empty(), by id().
-        self._native.on_freeze(partial(_make_read_only, self._views))
+        self._native: _native.Arena | _native.DeviceArena
+        if device is None or _native.Device("cpu") == device:
+            self._native = _native.Arena(reserve)
+            self._native.on_freeze(partial(_make_read_only, self._views))
+        else:
+            self._native = _native.DeviceArena(device, reserve)
+
+    @property
+    def device(self) -> _native.Device:
+        """Where the memory is."""
+        return _native.Device("cpu") if isinstance(self._native, _native.Arena) else self._native.device
 
     @property
     def frozen(self) -> bool:
@@ -58,6 +75,13 @@ class Arena:
         """Bytes in use."""
         return self._native.nbytes
 
+    def _of_host(self, what: str) -> _native.Arena:
+        if isinstance(self._native, _native.Arena):
+            return self._native
+        raise UnsupportedError(
+            f"{what} needs an Arena of the host; this one is of {self.device}, where tensor() allocates"
+        )
+
     def buffer(self, nbytes: int) -> _native.ArenaBuffer:
         """Allocates zeroed memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.
 
@@ -65,7 +89,25 @@ class Arena:
         """
         if nbytes < 0:
             raise InvalidArgumentError(f"nbytes must be at least 0; it was {nbytes}")
-        return self._native.allocate(nbytes)
+        return self._of_host("buffer()").allocate(nbytes)
+
+    def tensor(
+        self,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        dtype: object = "float64",
+        *,
+        queue: QueueLike | None = None,
+    ) -> _native.Tensor:
+        """Allocates a `Tensor` in the arena's memory of a device, in C order, aligned to 64 bytes, not initialized.
+
+        queue: as for `crossdock.empty()`; None: the device's usual one. Raises `UnsupportedError` for an arena of the
+        host, which makes NumPy arrays, and `ArenaFrozenError` after the arena was published.
+        """
+        if isinstance(self._native, _native.Arena):
+            raise UnsupportedError(
+                "this Arena is of the host, where empty() and buffer() allocate; tensor() is for devices"
+            )
+        return self._native.tensor(shape, dtype, queue)
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
         """Allocates a NumPy array in the arena, in C order, aligned to 64 bytes.
@@ -81,11 +123,12 @@ class Arena:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         if any(extent < 0 for extent in extents):
             raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
-        memory = self._native.allocate(math.prod(extents) * kind.itemsize)
+        memory = self._of_host("empty()").allocate(math.prod(extents) * kind.itemsize)
         array: NDArray[Any] = np.ndarray(extents, kind, buffer=memoryview(memory))
         views, key = self._views, id(array)
         views[key] = weakref.ref(array, lambda _: views.pop(key, None))
         return array
 
     def __repr__(self) -> str:
-        return f"<crossdock.Arena: {self.nbytes} bytes{', frozen' if self.frozen else ''}>"
+        where = "" if isinstance(self._native, _native.Arena) else f" on {self.device}"
+        return f"<crossdock.Arena: {self.nbytes} bytes{where}{', frozen' if self.frozen else ''}>"

@@ -165,7 +165,7 @@ class Client:
             milliseconds(timeout, "timeout"),
             validation,
             limits or _native.Limits(),
-            None if arena is None else arena._native,
+            None if arena is None else arena._of_host("get()"),
             device,
             log,
             interrupt,

@@ -4,10 +4,18 @@
 #include <memory>
 
 #include "crossdock/device/arena.h"
+#include "crossdock/device/device_arena.h"
+#include "crossdock/exchange/copy.h"
 #include "crossdock/session/runtime.h"
 #include "deferred.h"
 #include "device/region.h"
 #include "gil.h"
+#include "offload/selector.h"
+#include "tensor/device.h"
+#include "tensor/element_type.h"
+#include "tensor/queue.h"
+#include "tensor/tensor.h"
+#include "tensor/transfer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -62,9 +70,49 @@ class PyArena {
   std::shared_ptr<Arena> arena_;
 };
 
+class PyDeviceArena {
+ public:
+  PyDeviceArena(nb::handle device, std::uint64_t reserve) {
+    drain_deferred();
+    const device::Device target = select_device(device);
+    arena_ = without_gil([&] { return session::Runtime::default_runtime()->make_arena(target, reserve); });
+  }
+
+  nb::object tensor(nb::handle shape, nb::handle dtype, nb::handle queue) {
+    drain_deferred();
+    const device::Queue on = queue_for(*arena_, queue);
+    const array::ElementType type = element_type_in(dtype);
+    const std::vector<std::int64_t> extents = shape_in(shape.ptr());
+    return checked(new_tensor(without_gil([&] { return exchange::empty(type, extents, arena_, on); })));
+  }
+  const std::shared_ptr<device::DeviceArena>& arena() const noexcept { return arena_; }
+  nb::object device() const { return device_object(arena_->context()->device()); }
+  bool frozen() const noexcept { return arena_->frozen(); }
+  std::uint64_t nbytes() const noexcept { return arena_->size(); }
+
+ private:
+  std::shared_ptr<device::DeviceArena> arena_;
+};
+
 }  // namespace
 
 std::shared_ptr<Arena> arena_in(nb::handle arena) { return nb::cast<const PyArena&>(arena).arena(); }
+
+device::Queue queue_for(const device::DeviceArena& arena, nb::handle queue) {
+  const device::Device device = arena.context()->device();
+  const std::optional<device::Queue> named = queue_in(queue);
+  if (!named) return drivers().default_queue(device);
+  require_queue_of(*named, device);
+  if (named->native_context() == arena.context()->native_context()) return *named;
+  throw InvalidArgumentError("the queue is in another context than the Arena's memory, which is in the usual one of " +
+                             device::to_string(device));
+}
+
+std::shared_ptr<device::DeviceArena> device_arena_or_null(nb::handle object) {
+  const nb::object native = nb::getattr(object, "_native", nb::none());
+  PyDeviceArena* arena = nullptr;
+  return nb::try_cast(native, arena) && arena != nullptr ? arena->arena() : nullptr;
+}
 
 void bind_arena(nb::module_& module) {
   nb::class_<ArenaBuffer>(module, "ArenaBuffer", nb::type_slots(buffer_slots),
@@ -79,6 +127,13 @@ void bind_arena(nb::module_& module) {
       .def_prop_ro("frozen", &PyArena::frozen)
       .def_prop_ro("nbytes", &PyArena::nbytes)
       .def("on_freeze", &PyArena::on_freeze, "callable"_a);
+
+  nb::class_<PyDeviceArena>(module, "DeviceArena")
+      .def(nb::init<nb::handle, std::uint64_t>(), "device"_a, "reserve"_a)
+      .def("tensor", &PyDeviceArena::tensor, "shape"_a, "dtype"_a, "queue"_a.none())
+      .def_prop_ro("device", &PyDeviceArena::device)
+      .def_prop_ro("frozen", &PyDeviceArena::frozen)
+      .def_prop_ro("nbytes", &PyDeviceArena::nbytes);
 }
 
 }  // namespace crossdock::python

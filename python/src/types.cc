@@ -8,17 +8,20 @@
 #include <optional>
 #include <string>
 
+#include "arena.h"
 #include "batch.h"
 #include "capsule.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/batch.h"
 #include "deferred.h"
 #include "exchange/contexts.h"
+#include "gil.h"
 #include "offload/selector.h"
 #include "producer.h"
 #include "tensor/queue.h"
 #include "tensor/transfer.h"
 #include "text.h"
+#include "wait.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -52,8 +55,22 @@ array::RecordBatch batch_of(nb::handle source, const std::optional<nb::mapping>&
   return batch;
 }
 
+PyRecordBatch to_arena(const array::RecordBatch& batch, const std::shared_ptr<device::DeviceArena>& arena,
+                       nb::handle queue) {
+  const device::Queue on = queue_for(*arena, queue);
+  const bool waits = queue.is_none();
+  const GilRelease release;
+  // Memory of another device comes by way of the host.
+  const bool there = batch.device == arena->context()->device() && batch.native_context == nullptr;
+  PyRecordBatch made{
+      exchange::copy(there ? batch : exchange::on_host(batch, drivers(), wait_for_event, say), arena, on)};
+  if (waits && !there) exchange::wait_for(made.batch, drivers(), wait_for_event);
+  return made;
+}
+
 PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle queue) {
   drain_deferred();
+  if (const auto arena = device_arena_or_null(device)) return to_arena(self.batch, arena, queue);
   const device::Device target = select_device(device);
   const std::optional<device::Queue> named = queue_in(queue);
   if (target == self.batch.device) {
@@ -152,7 +169,8 @@ void bind_types(nb::module_& module) {
           "device", [](const PyRecordBatch& self) { return self.batch.device; }, "The device of the memory.")
       .def(
           "to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
-          "Returns the columns in memory of a device (\"cpu\", \"cuda:0\"): this batch if it is there, else a copy.\n\n"
+          "Returns the columns in memory of a device (\"cpu\", \"cuda:0\"): this batch if it is there, else a copy. "
+          "With an Arena of a device, a copy in its memory.\n\n"
           "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of "
           "the result are ordered after it. Without a queue, a copy from or to the host is complete when this returns.")
       .def("wait", wait_until_ready, "Waits for the pending work on the columns. Raises the error of failed work.")

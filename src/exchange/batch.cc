@@ -157,6 +157,16 @@ bool BatchCopy::normal() const {
   });
 }
 
+std::optional<RecordBatch> BatchCopy::in_place(const std::function<bool(const void*, std::uint64_t)>& stays) {
+  const auto& parts = plan_->parts();
+  const bool all = std::ranges::all_of(
+      parts, [&](const BatchPlan::Part& part) { return !part.on_host && stays(part.from, part.size); });
+  if (parts.empty() || !all) return std::nullopt;
+  for (const BatchPlan::Part& part : parts) *part.address = part.from;
+  for (RecordBatch* batch : plan_->made()) static_cast<device::Memory&>(*batch) = from_;
+  return plan_->take();
+}
+
 device::Event BatchCopy::start(const BufferRef& target) {
   return start_work(*executor_, queue(), [&](device::Event* copied) { start_copies(target, copied); });
 }
@@ -210,6 +220,12 @@ RecordBatch BatchCopy::into(device::Buffer target) && {
   return made(memory, owner, by_host ? nullptr : &done);
 }
 
+RecordBatch BatchCopy::into(const std::shared_ptr<device::DeviceArena>& arena) && {
+  device::Buffer target({.data = nullptr, .size = 0, .device = arena->context()->device()}, nullptr);
+  if (bytes() > 0) target = {arena->allocate(bytes()), arena};
+  return std::move(*this).into(std::move(target));
+}
+
 RecordBatch BatchCopy::to_host(std::byte* memory, const std::shared_ptr<const void>& owner,
                                const WaitFunction& wait) && {
   const BufferRef target = host_memory(memory, bytes());
@@ -234,6 +250,10 @@ RecordBatch copy(const RecordBatch& from, const CopyPlan& plan) {
                                one_queue ? copy.queue() : plan.to->make_queue());
   }
   return std::move(copy).into(std::move(target));
+}
+
+RecordBatch copy(const RecordBatch& from, const std::shared_ptr<device::DeviceArena>& arena, const Queue& queue) {
+  return BatchCopy(from, false, arena->context(), queue).into(arena);
 }
 
 }  // namespace crossdock::exchange

@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "crossdock/array/record_batch.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/exchange/sync.h"
 #include "exchange/internal/queue_owned.h"
 
@@ -32,8 +35,15 @@ class BatchCopy {
   /// an offset.
   bool normal() const;
 
+  /// Returns the batch without a copy, in the memory where it is, if `stays` is true for each piece of that memory:
+  /// what is pending on the source is pending on it. Returns nothing if a piece must be copied, or there is none; then
+  /// the copy can still be made.
+  std::optional<array::RecordBatch> in_place(const std::function<bool(const void*, std::uint64_t)>& stays);
+
   /// Starts the copy, and returns its target: with the end of the copy as its event, unless the host made the copy.
   array::RecordBatch into(device::Buffer target) &&;
+  /// Does the same with memory that it allocates in an arena of the executor's.
+  array::RecordBatch into(const std::shared_ptr<device::DeviceArena>& arena) &&;
   /// Copies to host memory that `owner` keeps, waits by `wait`, and returns a batch that is ready. On a throw, which
   /// may be an interrupted wait, `owner` is kept until the work that was started is over; afterwards by the batch
   /// alone.

@@ -186,10 +186,10 @@ Tensor with_few_runs(const Tensor& from, const ContextPtr& executor, const Ownin
                : packed_through_host(from, executor, owning);
 }
 
-}  // namespace
-
-Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape, const ContextPtr& context,
-             MemoryKind kind, const Queue& queue) {
+/// Makes a tensor in memory that `allocate(size, queue)` returns.
+template <class Allocate>
+Tensor new_tensor(const array::ElementType& type, std::span<const std::int64_t> shape, const ContextPtr& context,
+                  MemoryKind kind, const Queue& queue, Allocate&& allocate) {
   if (shape.size() > static_cast<std::size_t>(array::kMaxTensorDimensions)) {
     throw InvalidArgumentError("a tensor has at most " + std::to_string(array::kMaxTensorDimensions) + " dimensions");
   }
@@ -206,8 +206,7 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
     if (!is_host(*context)) tensor.set_queue(context, owning.queue());
     return tensor;
   }
-  device::Buffer buffer =
-      context->allocate(static_cast<std::uint64_t>(range.highest), kind, device::Sharing::kPrivate, owning.queue());
+  device::Buffer buffer = allocate(static_cast<std::uint64_t>(range.highest), owning.queue());
   tensor.device = buffer.device();
   tensor.native_context = context_of_new(tensor.device, queue);
   tensor.data = buffer.data();
@@ -217,6 +216,21 @@ Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape
   tensor.set_queue(context, owning.queue());
   if (queue.thread_bound()) owning.order_caller_after(tensor.pending());
   return tensor;
+}
+
+}  // namespace
+
+Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape, const ContextPtr& context,
+             MemoryKind kind, const Queue& queue) {
+  return new_tensor(type, shape, context, kind, queue, [&](std::uint64_t size, const Queue& on) {
+    return context->allocate(size, kind, device::Sharing::kPrivate, on);
+  });
+}
+
+Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
+             const std::shared_ptr<device::DeviceArena>& arena, const Queue& queue) {
+  return new_tensor(type, shape, arena->context(), MemoryKind::kDevice, queue,
+                    [&](std::uint64_t size, const Queue&) { return device::Buffer(arena->allocate(size), arena); });
 }
 
 namespace {

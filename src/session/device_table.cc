@@ -16,7 +16,6 @@ namespace crossdock::session {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;  // also the unused start of a region: address 0 means no buffer
-constexpr std::uint64_t kLargestStep = std::uint64_t{1} << 30;
 
 bool has_views(const array::Schema& schema) {
   return std::ranges::any_of(schema.nodes(), [](const array::LayoutNode& node) { return node.type.variadic; }) ||
@@ -51,55 +50,72 @@ std::shared_ptr<const device::Region> host_copy_of(const device::Region& region,
 DeviceMemory::DeviceMemory(const array::Schema& schema, const Runtime& runtime, const exchange::WaitFunction& wait)
     : runtime_(runtime), wait_(wait), has_views_(has_views(schema)) {}
 
-std::optional<array::RecordBatch> DeviceMemory::copied(const array::RecordBatch& batch, std::uint64_t* copied,
-                                                       std::int64_t* bitmaps) {
+std::optional<array::RecordBatch> DeviceMemory::place(const array::RecordBatch& batch, std::uint64_t* copied,
+                                                      std::int64_t* bitmaps) {
   // A peer opens memory in its device's usual context.
   if (batch.native_context != nullptr || has_views_) return std::nullopt;
   const auto context = runtime_.drivers()->context_or_null(batch.device);
   if (!context || context->device() != batch.device || context->identity().empty()) return std::nullopt;
   exchange::BatchCopy copy = plan_copy(batch, runtime_, false);
-  if (copy.normal()) return placed(std::move(copy), context, copied);
+  if (copy.normal()) {
+    if (auto there = in_arenas(copy, batch.device)) return there;
+    return copied_to(context, std::move(copy), copied);
+  }
   exchange::BatchCopy to_host = plan_copy(batch, runtime_);
   const std::shared_ptr<std::byte[]> memory(new std::byte[to_host.bytes()]);
-  const array::RecordBatch here = copied_to(std::move(to_host), memory.get(), memory, wait_, copied, bitmaps);
-  return placed({here, false, context, copy.queue()}, context, copied);
+  const array::RecordBatch here = session::copied_to(std::move(to_host), memory.get(), memory, wait_, copied, bitmaps);
+  return copied_to(context, {here, false, context, copy.queue()}, copied);
 }
 
-array::RecordBatch DeviceMemory::placed(exchange::BatchCopy copy, const std::shared_ptr<device::Context>& context,
-                                        std::uint64_t* copied) {
-  device::Buffer memory = copy.bytes() == 0 ? device::Buffer({.device = context->device()}, nullptr)
-                                            : allocate(copy.bytes(), context, copy.queue());
-  array::RecordBatch made = std::move(copy).into(std::move(memory));
-  exchange::wait_for(made, *runtime_.drivers(), wait_);
-  exchange::forget_work(&made);
+std::optional<array::RecordBatch> DeviceMemory::in_arenas(exchange::BatchCopy& copy, const device::Device& device) {
+  std::vector<std::shared_ptr<device::DeviceArena>> found;
+  auto batch = copy.in_place([&](const void* pointer, std::uint64_t size) {
+    if (reinterpret_cast<std::uintptr_t>(pointer) % kAlignment != 0) return false;  // consumers rely on it
+    auto arena = runtime_.find_device_arena(pointer, size);
+    if (!arena || arena->context()->device() != device) return false;
+    if (arena->frozen()) {
+      throw ArenaFrozenError(
+          "this table is in an arena that was already published; an arena is for one table: build each table in its "
+          "own arena");
+    }
+    if (std::ranges::find(found, arena) == found.end()) found.push_back(std::move(arena));
+    return true;
+  });
+  if (!batch) return batch;
+  wait_until_ready(&*batch);
+  for (auto& arena : found) {
+    if (std::ranges::find(given_, arena) == given_.end()) given_.push_back(std::move(arena));
+  }
+  return batch;
+}
+
+array::RecordBatch DeviceMemory::copied_to(const std::shared_ptr<device::Context>& context, exchange::BatchCopy copy,
+                                           std::uint64_t* copied) {
+  auto arena = std::ranges::find(own_, context, [](const auto& known) { return known->context(); });
+  if (arena == own_.end()) arena = own_.insert(own_.end(), std::make_shared<device::DeviceArena>(context));
+  array::RecordBatch made = std::move(copy).into(*arena);
+  wait_until_ready(&made);
   *copied += static_cast<std::uint64_t>(made.nbytes());
   return made;
 }
 
-// Memory that is allocated later is as large as all before it, so that a table of many batches has few regions.
-device::Buffer DeviceMemory::allocate(std::uint64_t size, const std::shared_ptr<device::Context>& context,
-                                      const device::Queue& queue) {
-  size = align_up(size, kAlignment);
-  const auto fits = [&](const Slab& slab) {
-    return slab.region->context() == context && slab.region->size() - slab.used >= size;
-  };
-  auto slab = std::ranges::find_if(slabs_, fits);
-  if (slab == slabs_.end()) {
-    const std::uint64_t whole = kAlignment + std::max(size, std::min(total_, kLargestStep));
-    device::Buffer memory = context->allocate(whole, device::MemoryKind::kDevice, device::Sharing::kExportable, queue);
-    slabs_.push_back({device::Region::of_device(context, std::move(memory)), kAlignment});
-    slab = slabs_.end() - 1;
-    total_ += whole;
-  }
-  const device::BufferRef place = slab->region->memory().slice(slab->used, size);
-  slab->used += size;
-  return {place, std::const_pointer_cast<device::Region>(slab->region)};
+void DeviceMemory::wait_until_ready(array::RecordBatch* batch) const {
+  exchange::wait_for(*batch, *runtime_.drivers(), wait_);
+  exchange::forget_work(batch);
 }
 
 std::shared_ptr<const device::Region> DeviceMemory::find(const void* pointer, std::uint64_t size) const noexcept {
-  const auto found =
-      std::ranges::find_if(slabs_, [&](const Slab& slab) { return slab.region->contains(pointer, size); });
-  return found == slabs_.end() ? nullptr : found->region;
+  for (const auto* arenas : {&own_, &given_}) {
+    for (const auto& arena : *arenas) {
+      if (auto region = arena->region_of(pointer, size)) return region;
+    }
+  }
+  return nullptr;
+}
+
+bool DeviceMemory::freeze() noexcept {
+  for (const auto& arena : given_) arena->freeze();
+  return !given_.empty();
 }
 
 std::shared_ptr<const PublishedTable> host_copy_of(const PublishedTable& table) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "crossdock/array/record_batch.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/session/runtime.h"
 #include "device/region.h"
@@ -15,39 +16,39 @@ namespace crossdock::session {
 
 struct PublishedTable;
 
-/// Memory of devices for the batches of one table, in a few regions that other processes can open. Used by one thread
-/// at a time.
+/// Memory of devices for the batches of one table, in a few regions that other processes can open: the arenas in which
+/// its producer built them, and those to which the others are copied. Used by one thread at a time.
 class DeviceMemory {
  public:
   /// For the batches of one stream, of this schema.
   DeviceMemory(const array::Schema& schema, const Runtime& runtime, const exchange::WaitFunction& wait);
 
-  /// Copies a batch of a device, without its dictionaries, to memory of the same device: one copy by its driver, which
-  /// is over on return. A batch that only the host can bring into normal form goes through the host, which is two
-  /// copies more. Adds the bytes of all copies to `*copied`, and those of shifted bitmaps and run ends to `*bitmaps`.
-  /// Returns nothing if the batch must stay on the host: the driver can't hand its memory to other processes, or its
-  /// schema has views, whose sizes Arrow's device data wants in memory and a message doesn't have there. Throws as
-  /// BatchCopy.
-  std::optional<array::RecordBatch> copied(const array::RecordBatch& batch, std::uint64_t* copied,
-                                           std::int64_t* bitmaps);
+  /// Returns a batch of a device, without its dictionaries, in memory of the same device that can be handed over, with
+  /// nothing pending. If all of it lies in arenas, at multiples of 64 bytes, it stays there, and they belong to this
+  /// table. Otherwise makes one copy by the driver, or, of a batch that only the host can bring into normal form, one
+  /// through the host, which is two copies more. Adds the bytes of all copies to `*copied`, and those of shifted
+  /// bitmaps and run ends to
+  /// `*bitmaps`. Returns nothing if the batch must stay on the host: the driver can't hand its memory to other
+  /// processes, or its schema has views, whose sizes Arrow's device data wants in memory and a message doesn't have
+  /// there. Throws as BatchCopy, and ArenaFrozenError if such an arena was published before.
+  std::optional<array::RecordBatch> place(const array::RecordBatch& batch, std::uint64_t* copied,
+                                          std::int64_t* bitmaps);
   /// Returns the region that these bytes are in; null if there is none.
   std::shared_ptr<const device::Region> find(const void* pointer, std::uint64_t size) const noexcept;
+  /// Freezes the producer's arenas. Returns whether there are any.
+  bool freeze() noexcept;
 
  private:
-  struct Slab {
-    std::shared_ptr<const device::Region> region;
-    std::uint64_t used = 0;
-  };
-  array::RecordBatch placed(exchange::BatchCopy copy, const std::shared_ptr<device::Context>& context,
-                            std::uint64_t* copied);
-  device::Buffer allocate(std::uint64_t size, const std::shared_ptr<device::Context>& context,
-                          const device::Queue& queue);
+  std::optional<array::RecordBatch> in_arenas(exchange::BatchCopy& copy, const device::Device& device);
+  array::RecordBatch copied_to(const std::shared_ptr<device::Context>& context, exchange::BatchCopy copy,
+                               std::uint64_t* copied);
+  void wait_until_ready(array::RecordBatch* batch) const;
 
   const Runtime& runtime_;
   const exchange::WaitFunction& wait_;
   const bool has_views_;
-  std::vector<Slab> slabs_;
-  std::uint64_t total_ = 0;
+  std::vector<std::shared_ptr<device::DeviceArena>> own_;    // for copies: one of each context
+  std::vector<std::shared_ptr<device::DeviceArena>> given_;  // by the producer
 };
 
 /// Returns the same table with its devices' memory copied to the host, for consumers that can't take that memory. Makes

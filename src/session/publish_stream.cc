@@ -13,16 +13,17 @@ namespace crossdock::session {
 namespace {
 
 // Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly; other buffers are
-// copied into one region, which is written once. Batches on devices are copied to memory of their device that consumers
-// can open. Where that can't be, they are copied into an arena made for them, because their drivers need mapped memory.
+// copied into one region, which is written once. Batches on devices that aren't in an arena of their device are copied
+// into one. Where that can't be, they are copied into an arena of the host, because their drivers need mapped memory.
 class BufferPlacer {
  public:
   BufferPlacer(const Runtime& runtime, TableBuilder& builder, const exchange::WaitFunction& wait)
       : runtime_(runtime), builder_(builder), wait_(wait), device_memory_(*builder.table().schema, runtime, wait) {}
 
-  // Returns a copy of a batch on a device, in normal form, on that device or on the host.
-  array::RecordBatch copied(const array::RecordBatch& batch, std::int64_t* bitmap_bytes) {
-    if (auto there = device_memory_.copied(batch, &builder_.table().bytes_copied, bitmap_bytes))
+  // Returns a batch on a device in memory that can be published, in normal form: in an arena of that device, where it
+  // may be already, or copied to the host.
+  array::RecordBatch from_device(const array::RecordBatch& batch, std::int64_t* bitmap_bytes) {
+    if (auto there = device_memory_.place(batch, &builder_.table().bytes_copied, bitmap_bytes))
       return *std::move(there);
     exchange::BatchCopy copy = plan_copy(batch, runtime_);
     if (!from_devices_) arenas_.push_back(from_devices_ = std::make_shared<device::Arena>());
@@ -90,7 +91,8 @@ class BufferPlacer {
         buffer.address = device::make_address(index_of_arena[arena], offset - base_of_arena[arena]);
       }
     }
-    if (arenas_.size() > (from_devices_ ? 1 : 0)) builder_.table().kind = "arena";
+    const bool on_device = device_memory_.freeze();
+    if (on_device || arenas_.size() > (from_devices_ ? 1 : 0)) builder_.table().kind = "arena";
   }
 
  private:
@@ -150,11 +152,11 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
     }
     dictionaries.update(batch, [&](std::int64_t id, const array::RecordBatch& given) {
       const array::RecordBatch values =
-          on_host ? array::normalized(given, &bitmap_bytes) : placer.copied(given, &bitmap_bytes);
+          on_host ? array::normalized(given, &bitmap_bytes) : placer.from_device(given, &bitmap_bytes);
       place_all(values);
       builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0);
     });
-    if (!on_host) batch = placer.copied(batch, &bitmap_bytes);
+    if (!on_host) batch = placer.from_device(batch, &bitmap_bytes);
     place_all(batch);
     builder.add(encoder.record_batch(batch), true, buffers, batch.num_rows);
   }

@@ -7,9 +7,42 @@
 
 namespace crossdock::session {
 
+namespace {
+
+/// Arenas that are held somewhere: few; searched once per published buffer. Thread-safe.
+template <class Arena>
+class Arenas {
+ public:
+  void add(const std::shared_ptr<Arena>& arena) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [](const auto& known) { return known.expired(); });
+    all_.push_back(arena);
+  }
+  std::shared_ptr<Arena> find(const void* pointer, std::uint64_t size) const {
+    // This may hold the last owner of an arena. It is destroyed without the lock, because hooks of the arena may take
+    // other locks.
+    std::vector<std::shared_ptr<Arena>> arenas;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& known : all_) {
+        if (auto arena = known.lock()) arenas.push_back(std::move(arena));
+      }
+    }
+    const auto found = std::ranges::find_if(arenas, [&](const auto& arena) { return arena->contains(pointer, size); });
+    return found == arenas.end() ? nullptr : *found;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Arena>> all_;
+};
+
+}  // namespace
+
 struct Runtime::Impl {
   mutable std::mutex mutex;
-  std::vector<std::weak_ptr<device::Arena>> arenas;  // few; searched once per published buffer
+  Arenas<device::Arena> arenas;
+  Arenas<device::DeviceArena> device_arenas;
   std::once_flag looked;
   bool has_looked = false;
   device::DriverOptions options;
@@ -35,24 +68,22 @@ Runtime::~Runtime() = default;
 
 std::shared_ptr<device::Arena> Runtime::make_arena(std::uint64_t reserve) {
   auto arena = std::make_shared<device::Arena>(reserve);
-  const std::lock_guard lock(impl_->mutex);
-  std::erase_if(impl_->arenas, [](const auto& known) { return known.expired(); });
-  impl_->arenas.push_back(arena);
+  impl_->arenas.add(arena);
+  return arena;
+}
+
+std::shared_ptr<device::DeviceArena> Runtime::make_arena(const device::Device& device, std::uint64_t reserve) {
+  auto arena = std::make_shared<device::DeviceArena>(drivers()->context(device), reserve);
+  impl_->device_arenas.add(arena);
   return arena;
 }
 
 std::shared_ptr<device::Arena> Runtime::find_arena(const void* pointer, std::uint64_t size) const {
-  // This may hold the last owner of an arena. It is destroyed without the lock, because hooks of the arena may take
-  // other locks.
-  std::vector<std::shared_ptr<device::Arena>> arenas;
-  {
-    const std::lock_guard lock(impl_->mutex);
-    for (const auto& known : impl_->arenas) {
-      if (auto arena = known.lock()) arenas.push_back(std::move(arena));
-    }
-  }
-  const auto found = std::ranges::find_if(arenas, [&](const auto& arena) { return arena->contains(pointer, size); });
-  return found == arenas.end() ? nullptr : *found;
+  return impl_->arenas.find(pointer, size);
+}
+
+std::shared_ptr<device::DeviceArena> Runtime::find_device_arena(const void* pointer, std::uint64_t size) const {
+  return impl_->device_arenas.find(pointer, size);
 }
 
 bool Runtime::set_driver_options(device::DriverOptions options) {

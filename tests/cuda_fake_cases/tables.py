@@ -67,3 +67,33 @@ def test_a_consumer_without_the_device_gets_the_hosts_copy(uri):
         opened = CUDA.calls("cuIpcOpenMemHandle_v2")
         assert pa.table(client.get("t")).to_batches() == [BATCH] * 8
         assert CUDA.calls("cuIpcOpenMemHandle_v2") == opened
+
+
+ARENA_SERVER = """if True:
+    import ctypes, sys, crossdock as xd
+    arena = xd.Arena(1 << 20, device="cuda:0")
+    columns = [arena.tensor(5000, "i8") for _ in range(4)]
+    for n, column in enumerate(columns):
+        column.copy_from((ctypes.c_int64 * 5000)(*range(n, n + 5000)))
+    assert columns[0].__cuda_array_interface__["data"] == (columns[0].pointer, False)
+    with xd.serve({"t": [xd.RecordBatch(column.to_arrow()) for column in columns]}) as server:
+        print(server.stats()["sources"][0]["bytes_copied"], flush=True)
+        print(server.uri, flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_table_in_an_arena_is_one_region_and_never_copied():
+    with subprocess.Popen(
+        [sys.executable, "-c", ARENA_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().strip() == "0"
+        with xd.connect(server.stdout.readline().strip()) as client:
+            opened = CUDA.calls("cuIpcOpenMemHandle_v2")
+            reader = client.get("t", device="cuda:0")
+            batches = list(reader)
+            assert CUDA.calls("cuIpcOpenMemHandle_v2") - opened == 1
+            assert reader.bytes_copied == 0
+            for n, batch in enumerate(batches):
+                assert pa.record_batch(batch.to("cpu"))[0].to_pylist() == list(range(n, n + 5000))

@@ -7,6 +7,7 @@ import gc
 import random
 import threading
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.device_allocations import live_allocations
@@ -297,3 +298,193 @@ def test_no_such_device(simulated_devices):
             client.get("t", device="sim:9")
         (batch,) = client.get("t", device="cpu")
         assert pa.record_batch(batch).equals(BATCH)
+
+
+def column(tensor: xd.Tensor) -> xd.RecordBatch:
+    return xd.RecordBatch(tensor.to_arrow())
+
+
+def test_an_arena_is_published_without_a_copy(simulated_devices):
+    arena = xd.Arena(device="sim:1")
+    tensor = arena.tensor(1000, "i8")
+    assert (tensor.device, arena.device, arena.nbytes) == ("sim:1", "sim:1", 8000)
+    tensor.copy_from(np.arange(1000)).wait()
+    before = calls(simulated_devices, "copy", "allocate", "import_memory")
+    with xd.serve({"t": tensor}) as server, xd.connect(server.uri) as client:
+        (source,) = server.stats()["sources"]
+        assert (source["kind"], source["bytes"], source["bytes_copied"]) == ("arena", 8000, 0)
+        assert arena.frozen
+        reader = client.get("t", device="sim:1")
+        (batch,) = reader
+        assert reader.bytes_copied == 0
+        after = calls(simulated_devices, "copy", "allocate", "import_memory")
+        assert after == before | {"import_memory": before["import_memory"] + 1}
+        assert here(batch)[0].to_pylist() == list(range(1000))
+        # A device can't make memory read-only: docs/python.md says what a write does.
+        tensor.copy_from(np.full(1000, 7)).wait()
+        assert here(batch)[0].to_pylist() == [7] * 1000
+        assert pa.table(client.get("t"))[0].to_pylist() == [7] * 1000, "the host gets its one copy"
+        del batch, reader
+    with pytest.raises(xd.ArenaFrozenError):
+        arena.tensor(1)
+    with xd.Server() as server, pytest.raises(xd.ArenaFrozenError, match="one table"):
+        server.publish("again", tensor)
+
+
+def test_a_table_of_every_kind_of_buffer_is_copied_into_an_arena_alone(simulated_devices):
+    """Text, nulls, bits, lists and dictionaries; what a batch shares with the one before is there once."""
+    arena = xd.Arena(1 << 20, device="sim:1")
+    batches = [xd.RecordBatch(BATCH).to(arena) for _ in range(3)]
+    before = calls(simulated_devices, "allocate", "import_memory")
+    with xd.serve({"t": batches}) as server, xd.connect(server.uri) as client:
+        (source,) = server.stats()["sources"]
+        assert (source["kind"], source["bytes_copied"]) == ("arena", 0)
+        reader = client.get("t", device="sim:1")
+        got = list(reader)
+        after = calls(simulated_devices, "allocate", "import_memory")
+        assert after["allocate"] == before["allocate"]
+        assert after["import_memory"] - before["import_memory"] == 1, "what is reserved is one region"
+        assert reader.bytes_copied == 0
+        assert all(here(batch).equals(BATCH) for batch in got)
+        del got, reader
+        assert pa.table(client.get("t")).to_batches() == [BATCH] * 3
+
+
+def test_an_arena_of_another_process(simulated_devices, script):
+    server = script("""
+        import numpy as np, crossdock as xd, sys
+        from crossdock.testing import simulated_devices
+        with simulated_devices(2) as devices:
+            arena = xd.Arena(device="sim:1")
+            tensors = [arena.tensor(10_000, "i4").copy_from(np.arange(10_000, dtype="i4")) for _ in range(4)]
+            copied = devices.counters()["copy"]
+            with xd.serve({"t": [xd.RecordBatch(tensor.to_arrow()) for tensor in tensors]}) as server:
+                print(server.uri, flush=True)
+                sys.stdin.readline()
+                print(devices.counters()["copy"] - copied, server.stats()["sources"][0]["bytes_copied"], flush=True)
+                sys.stdin.readline()
+    """)
+    with xd.connect(server.read_line()) as client:
+        before = simulated_devices.counters()
+        batches = list(client.get("t", device="sim:1"))
+        after = simulated_devices.counters()
+        assert (after["copy"], after["allocate"]) == (before["copy"], before["allocate"])
+        assert after["import_memory"] - before["import_memory"] == 3, "pieces for 1, 1 and 2 of the columns"
+        assert [here(batch)[0].to_pylist() for batch in batches] == [list(range(10_000))] * 4
+        server.write_line()
+        assert server.read_line() == "0 0"
+        del batches
+        server.write_line()
+        server.finish()
+    gc.collect()
+
+
+def test_what_isnt_wholly_in_an_arena_is_copied_and_leaves_it_open(simulated_devices):
+    arena = xd.Arena(device="sim:1")
+    inside, outside = (xd.empty(8, "i8", device="sim:1"), arena.tensor(8, "i8"))
+    for tensor in (inside, outside):
+        tensor.copy_from(np.arange(8)).wait()
+    with xd.serve({"t": inside}) as server:
+        assert server.stats()["sources"][0]["kind"] == "table"
+        assert not arena.frozen
+        server.publish("mixed", [column(inside), column(outside)])
+        stats = {source["name"]: source for source in server.stats()["sources"]}
+        assert (stats["mixed"]["kind"], stats["mixed"]["bytes_copied"]) == ("arena", 64)
+        assert arena.frozen
+        with xd.connect(server.uri) as client:
+            assert [here(batch)[0].to_pylist() for batch in client.get("mixed", device="sim:1")] == [[*range(8)]] * 2
+
+
+def test_slices_of_an_arena(simulated_devices):
+    arena = xd.Arena(device="sim:1")
+    tensor = arena.tensor(1000, "i4")
+    tensor.copy_from(np.arange(1000, dtype="i4")).wait()
+    for start, copied in ((100, 400), (160, 0)):  # a buffer begins at a multiple of 64 bytes, or is copied
+        with xd.serve({"t": tensor[start : start + 100]}) as server, xd.connect(server.uri) as client:
+            assert server.stats()["sources"][0]["bytes_copied"] == copied
+            (batch,) = client.get("t", device="sim:1")
+            assert here(batch)[0].to_pylist() == list(range(start, start + 100))
+            del batch
+    other = xd.Arena(device="sim:1")
+    part = xd.RecordBatch(OnDevice(BATCH.select(["b"]), 3, 100))
+    with xd.serve({"t": xd.RecordBatch(part).to(other)}) as server, xd.connect(server.uri) as client:
+        assert server.stats()["sources"][0]["bytes_copied"] > 0, "bits that begin within a byte are shifted"
+        assert pa.table(client.get("t")).to_batches() == [BATCH.select(["b"]).slice(3, 100)]
+
+
+@pytest.mark.simulated_devices(2, delay=0.002)
+def test_work_that_is_pending_on_an_arena_is_waited_for(simulated_devices):
+    arena = xd.Arena(device="sim:1")
+    queue = xd.Queue.new("sim:1")
+    tensor = arena.tensor(100_000, "i8", queue=queue).copy_from(np.arange(100_000), queue=queue)
+    with xd.serve({"t": tensor}) as server, xd.connect(server.uri) as client:
+        (batch,) = client.get("t", device="sim:1")
+        assert here(batch)[0].to_numpy().sum() == 99_999 * 50_000
+        del batch
+    simulated_devices.fail_work()
+    arena = xd.Arena(device="sim:1")
+    tensor = arena.tensor(8, "i8", queue=queue).copy_from(np.arange(8), queue=queue)
+    with xd.Server() as server, pytest.raises(xd.Error, match="arranged"):
+        server.publish("t", tensor)
+    assert not arena.frozen
+    simulated_devices.reset_counters()
+    with pytest.raises(xd.Error, match="arranged"):
+        xd.Queue("sim:1").wait()  # it was ordered after the work that failed
+
+
+def test_memory_of_an_arena_lives_as_long_as_its_table_or_a_tensor(simulated_devices):
+    before = live_allocations(simulated_devices)
+    arena = xd.Arena(1 << 16, device="sim:1")
+    tensor = arena.tensor(8, "i8")
+    with xd.serve({"t": tensor}) as server:
+        del arena
+        assert live_allocations(simulated_devices) == before + 1
+        del tensor
+        assert live_allocations(simulated_devices) == before + 1
+        server.withdraw("t")
+        assert live_allocations(simulated_devices) == before
+    tensor = xd.Arena(device="sim:1").tensor(8, "i8")
+    assert live_allocations(simulated_devices) == before + 1
+    del tensor
+    assert live_allocations(simulated_devices) == before
+
+
+def test_what_arenas_of_devices_refuse(simulated_devices):
+    arena = xd.Arena(1 << 16, device="sim:1")
+    for call in (lambda: arena.empty(1), lambda: arena.buffer(1)):
+        with pytest.raises(xd.UnsupportedError, match="tensor\\(\\) allocates"):
+            call()
+    with pytest.raises(xd.UnsupportedError, match=r"empty\(\) and buffer\(\)"):
+        xd.Arena().tensor(1)
+    assert xd.Arena(device="cpu").empty(1).nbytes == 8
+    with pytest.raises(xd.InvalidArgumentError, match="must not be negative"):
+        arena.tensor((2, -1))
+    with pytest.raises(xd.InvalidArgumentError):
+        xd.Arena(-1, device="sim:1")
+    with pytest.raises(xd.ResourceError, match="larger `reserve`"):
+        arena.tensor(1 << 16)
+    with pytest.raises(xd.InvalidArgumentError, match="queue"):
+        arena.tensor(1, queue="sim:0")
+    with pytest.raises(xd.NotFoundError):
+        xd.Arena(device="sim:9")
+    with (
+        xd.serve({"t": BATCH}) as server,
+        xd.connect(server.uri) as client,
+        pytest.raises(xd.UnsupportedError, match="of the host"),
+    ):
+        client.get("t", arena=arena)
+    assert "on ext_dev:1" in repr(arena)
+    simulated_devices.fail_next("allocate")
+    with pytest.raises(xd.Error):
+        xd.Arena(1, device="sim:1")
+
+
+@pytest.mark.parametrize("source", ["cpu", "sim:0", "sim:1"])
+def test_batches_go_into_an_arena_from_anywhere(simulated_devices, source):
+    batch = there(BATCH, source) if source != "cpu" else xd.RecordBatch(BATCH)
+    arena = xd.Arena(device="sim:1")
+    moved = batch.to(arena, queue=xd.Queue.new("sim:1"))
+    assert moved.device == "sim:1"
+    assert here(moved).equals(BATCH)
+    with xd.serve({"t": moved}) as server:
+        assert server.stats()["sources"][0]["bytes_copied"] == 0

@@ -4,6 +4,7 @@
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/export.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/exchange/copy.h"
@@ -58,6 +59,11 @@ CROSSDOCK_EXPORT void resolve_sizes(array::RecordBatch* batch, const std::shared
 /// unknown sizes on a device other than the executor's, and the errors of the context's functions. After a throw, the
 /// memory of copies that were started is kept until they are done.
 CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from, const CopyPlan& plan);
+
+/// Copies the batch to an arena, for a table that will be published. It is on the host or on the arena's device;
+/// `queue` is one of the arena's context.
+CROSSDOCK_EXPORT array::RecordBatch copy(const array::RecordBatch& from,
+                                         const std::shared_ptr<device::DeviceArena>& arena, const device::Queue& queue);
 
 /// Copies a batch between any two places, as transfer() of copy.h does for tensors.
 CROSSDOCK_EXPORT array::RecordBatch transfer(const array::RecordBatch& from, const device::Device& target,

@@ -8,6 +8,7 @@
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
@@ -31,6 +32,9 @@ namespace crossdock::exchange {
 CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
                                      const std::shared_ptr<device::Context>& context, device::MemoryKind kind,
                                      const device::Queue& queue);
+/// Allocates it in an arena, for a table that will be published. `queue` is one of the arena's context.
+CROSSDOCK_EXPORT array::Tensor empty(const array::ElementType& type, std::span<const std::int64_t> shape,
+                                     const std::shared_ptr<device::DeviceArena>& arena, const device::Queue& queue);
 
 /// A copy: where it puts the data, and what makes it.
 struct CopyPlan {

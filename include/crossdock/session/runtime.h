@@ -4,6 +4,7 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/device/arena.h"
+#include "crossdock/device/device_arena.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/offload/queue_manager.h"
 
@@ -19,8 +20,12 @@ class CROSSDOCK_EXPORT Runtime {
   /// Makes an arena that the servers of this runtime recognize. Its memory is freed with its last owner, unless it was
   /// published.
   std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
+  /// Makes such an arena in memory of a device. Throws as DriverRegistry::context() and the constructor of DeviceArena.
+  std::shared_ptr<device::DeviceArena> make_arena(const device::Device& device, std::uint64_t reserve = 0);
   /// Returns the arena that contains these bytes, or null.
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
+  /// Returns the arena of a device that contains these bytes, or null.
+  std::shared_ptr<device::DeviceArena> find_device_arena(const void* pointer, std::uint64_t size) const;
 
   /// Sets how drivers are searched for. Returns false and changes nothing if the search has already taken place.
   bool set_driver_options(device::DriverOptions options);

@@ -26,8 +26,8 @@ class CROSSDOCK_EXPORT Source {
   enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile };
 
   /// Publishes all batches of `stream`. They are read on the publishing thread when the source is published, and all
-  /// consumers get the same memory. Batches whose memory belongs to an Arena are not copied: publishing takes the arena
-  /// over and freezes it. Other batches are copied once, from a device's memory too.
+  /// consumers get the same memory. Memory of an Arena, and batches in a DeviceArena, are not copied: publishing takes
+  /// the arena over and freezes it. Other batches are copied once, from a device's memory too.
   static Source table(std::unique_ptr<array::BatchStream> stream);
   /// Publishes a stream that can be read once. The first consumer gets it, batch by batch as batches arrive, through
   /// recycled memory; a second one gets ConsumedError. The stream is read, and destroyed, on the server's own threads:

@@ -234,24 +234,6 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
   });
 }
 
-/// Reads a shape: an int or a sequence of ints. Throws.
-std::vector<std::int64_t> shape_in(PyObject* object) {
-  const auto extent_in = [](PyObject* one) {
-    const Py_ssize_t extent = PyNumber_AsSsize_t(one, PyExc_OverflowError);
-    if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (extent < 0)
-      throw InvalidArgumentError("the extents of a tensor must not be negative; one was " + std::to_string(extent));
-    return static_cast<std::int64_t>(extent);
-  };
-  if (PyIndex_Check(object) != 0) return {extent_in(object)};
-  const nb::object sequence = checked(PySequence_Fast(object, "shape must be an int or a sequence of ints"));
-  std::vector<std::int64_t> shape;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
-    shape.push_back(extent_in(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
-  }
-  return shape;
-}
-
 PyObject* empty(PyObject* /*module*/, PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords) noexcept {
   if (positional < 1 || positional > 2) {
     PyErr_SetString(PyExc_TypeError, "empty() takes a shape and, optionally, a dtype");
@@ -302,6 +284,23 @@ PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+std::vector<std::int64_t> shape_in(PyObject* object) {
+  const auto extent_in = [](PyObject* one) {
+    const Py_ssize_t extent = PyNumber_AsSsize_t(one, PyExc_OverflowError);
+    if (extent == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (extent < 0)
+      throw InvalidArgumentError("the extents of a tensor must not be negative; one was " + std::to_string(extent));
+    return static_cast<std::int64_t>(extent);
+  };
+  if (PyIndex_Check(object) != 0) return {extent_in(object)};
+  const nb::object sequence = checked(PySequence_Fast(object, "shape must be an int or a sequence of ints"));
+  std::vector<std::int64_t> shape;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
+    shape.push_back(extent_in(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
+  }
+  return shape;
+}
 
 void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out) {
   if (is_tensor(object)) {

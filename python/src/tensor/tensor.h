@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../errors.h"
 #include "crossdock/array/tensor.h"
@@ -100,6 +101,8 @@ nanobind::object optional_attribute(PyObject* object, PyObject* name);
 /// Python thread, see deferred.h.
 std::shared_ptr<const void> owner_of(PyObject* object);
 
+/// Reads a shape: an int or a sequence of ints. Throws InvalidArgumentError for a negative one, and nb::python_error.
+std::vector<std::int64_t> shape_in(PyObject* object);
 /// Makes a tuple of ints.
 PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept;
 
