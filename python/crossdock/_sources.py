@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Literal
 
 from crossdock.errors import UnsupportedTypeError
@@ -17,19 +18,19 @@ def is_array(source: object) -> bool:
 
 
 def kind(source: object) -> Literal["file", "arrow", "callable"]:
-    """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list of such objects; or a
-    callable that makes one. Raises UnsupportedTypeError for other objects."""
+    """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list or iterator of such
+    objects; or a callable that makes one. Raises UnsupportedTypeError for other objects."""
     if isinstance(source, (str, os.PathLike)):
         return "file"
     # A class also has the methods of its instances, but it is a callable.
     is_class = isinstance(source, type)
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
-    if is_arrow or isinstance(source, (list, tuple)):
+    if is_arrow or isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
         return "arrow"
     if callable(source):
         return "callable"
     raise UnsupportedTypeError(
-        f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list of batches, the path of an Arrow "
-        f"file, or a callable that gives such an object; this is "
+        f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
+        f"of an Arrow file, or a callable that gives such an object; this is "
         f"{type(source).__module__}.{type(source).__qualname__}"
     )

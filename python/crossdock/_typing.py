@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any, Literal, NotRequired, Protocol, SupportsIndex, TypeAlias, TypedDict
 
@@ -35,8 +35,10 @@ class DeviceArrayExporter(Protocol):
 
 
 Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayExporter
-Batches = Sequence[ArrayExporter] | Sequence[DeviceArrayExporter]
-Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter]
+Batches = (
+    Sequence[ArrayExporter] | Sequence[DeviceArrayExporter] | Iterator[ArrayExporter] | Iterator[DeviceArrayExporter]
+)
+Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches]
 
 
 # Names a device: a Device, its text, or DLPack's pair of numbers.

@@ -45,8 +45,9 @@ class Server:
     - an object with `__len__` and an Arrow PyCapsule method, or with an Arrow method for arrays (a pyarrow table, a
       polars frame, an array): a table, which is read completely now and shared by all consumers;
     - a list or tuple of batches of one schema: also a table;
-    - another object with an Arrow PyCapsule method for streams (a record batch reader): a live stream for one consumer,
-      sent batch by batch as it is read; a second consumer gets `ConsumedError`;
+    - another object with an Arrow PyCapsule method for streams (a record batch reader), or an iterator of batches of
+      one schema (a generator, of which the first batch is taken now): a live stream for one consumer, sent batch by
+      batch as it is read; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's

@@ -161,13 +161,14 @@ std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false)
                              "__arrow_c_array__, __arrow_c_device_array__");
 }
 
-[[noreturn]] void refuse_in_list(nb::handle object) {
+[[noreturn]] void refuse_in(nb::handle object, const char* rule) {
   const bool stream = optional_attribute(object.ptr(), names::__arrow_c_stream__()).is_valid() ||
                       optional_attribute(object.ptr(), names::__arrow_c_device_stream__()).is_valid();
-  throw UnsupportedTypeError(std::string("a list must hold record batches, which have __arrow_c_array__ or "
-                                         "__arrow_c_device_array__; this list has an object of type ") +
+  throw UnsupportedTypeError(rule +
+                             std::string(" record batches, which have __arrow_c_array__ or "
+                                         "__arrow_c_device_array__; this one has an object of type ") +
                              nb::type_name(object.type()).c_str() +
-                             (stream ? ", a table or stream: pass it without a list" : ", which has neither"));
+                             (stream ? ", a table or stream: pass it by itself" : ", which has neither"));
 }
 
 /// Opens the object's __arrow_c_stream__ if `on_host`, else its __arrow_c_device_stream__. If it has none, opens the
@@ -195,7 +196,7 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer, bool on_host) {
   };
   if (nb::isinstance<nb::list>(producer) || nb::isinstance<nb::tuple>(producer)) {
     for (const nb::handle batch : nb::borrow<nb::sequence>(producer)) {
-      if (!add(batch)) refuse_in_list(batch);
+      if (!add(batch)) refuse_in(batch, "a list must hold");
     }
     if (batches.empty()) throw InvalidArgumentError("an empty list has no schema");
   } else {
@@ -205,11 +206,62 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer, bool on_host) {
   return array::make_stream(std::move(schema), std::move(batches));
 }
 
+/// Formats a Python exception as "ValueError: text".
+std::string describe(const nb::python_error& error) {
+  std::string text = nb::type_name(error.type()).c_str();
+  PyObject* const words = PyObject_Str(error.value().ptr());
+  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8(words) : nullptr;
+  if (utf8 != nullptr && *utf8 != '\0') text.append(": ").append(utf8);
+  if (utf8 == nullptr) PyErr_Clear();
+  Py_XDECREF(words);
+  return text;
+}
+
+/// The batches of a Python iterator, such as a generator. The first one is taken at once, for its schema.
+class IteratorStream final : public BatchStream {
+ public:
+  /// Throws nb::python_error if the iterator raises, and InvalidArgumentError if it has no batch.
+  explicit IteratorStream(nb::handle iterator) : iterator_(iterator.ptr()), first_(take()) {
+    if (!first_) throw InvalidArgumentError("an iterator without batches has no schema");
+    schema_ = first_->schema;
+    type_ = first_->device.type;
+  }
+  const std::shared_ptr<const Schema>& schema() const override { return schema_; }
+  device::DeviceType device_type() const override { return type_; }
+  std::optional<RecordBatch> next() override {
+    if (first_) return std::exchange(first_, std::nullopt);
+    const GilAcquire gil("reading a Python iterator");
+    try {
+      return take();
+    } catch (const nb::python_error& error) {
+      throw RemoteError("the source's iterator raised " + describe(error));
+    }
+  }
+
+ private:
+  std::optional<RecordBatch> take() const {
+    const nb::object item = nb::steal(PyIter_Next(iterator_.get()));
+    if (!item.is_valid()) {
+      if (PyErr_Occurred() != nullptr) throw nb::python_error();
+      return std::nullopt;
+    }
+    std::optional<RecordBatch> batch = take_array(item);
+    if (!batch) refuse_in(item, "an iterator must give");
+    return batch;
+  }
+
+  PyOwner iterator_;
+  std::optional<RecordBatch> first_;
+  std::shared_ptr<const Schema> schema_;
+  device::DeviceType type_{};
+};
+
 /// Opens a stream on the data's own device, so that no copy is made. Tries the producer's methods for the host first if
 /// `on_host`.
 std::unique_ptr<BatchStream> open(nb::handle producer, bool on_host = false) {
-  auto stream = stream_of(producer, on_host);
-  return stream != nullptr ? std::move(stream) : arrays_of(producer, on_host);
+  if (auto stream = stream_of(producer, on_host)) return stream;
+  if (PyIter_Check(producer.ptr()) != 0) return std::make_unique<IteratorStream>(producer);
+  return arrays_of(producer, on_host);
 }
 
 /// Opens a stream of memory that the host can read or a driver here can copy.
@@ -224,6 +276,7 @@ std::unique_ptr<BatchStream> open_in_reach(nb::handle producer) {
     return stream;
   } catch (const UnsupportedError&) {
     // The producer may copy the data to the host, unless its stream could be taken only once.
+    if (PyIter_Check(producer.ptr()) != 0) throw;
     try {
       stream = open(producer, true);
     } catch (const std::exception&) {
@@ -231,17 +284,6 @@ std::unique_ptr<BatchStream> open_in_reach(nb::handle producer) {
     if (stream->device_type() != device::DeviceType::kCpu) throw;
     return stream;
   }
-}
-
-/// Formats a Python exception as "ValueError: text".
-std::string describe(const nb::python_error& error) {
-  std::string text = nb::type_name(error.type()).c_str();
-  PyObject* const words = PyObject_Str(error.value().ptr());
-  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8(words) : nullptr;
-  if (utf8 != nullptr && *utf8 != '\0') text.append(": ").append(utf8);
-  if (utf8 == nullptr) PyErr_Clear();
-  Py_XDECREF(words);
-  return text;
 }
 
 }  // namespace

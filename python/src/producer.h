@@ -12,7 +12,8 @@
 /// Reads record batches from Python objects that implement the Arrow PyCapsule interface.
 namespace crossdock::python {
 
-/// Opens a stream of batches from an object with an Arrow PyCapsule method, or from a list or tuple of such objects.
+/// Opens a stream of batches from an object with an Arrow PyCapsule method, or from a list, a tuple or an iterator of
+/// such objects, of which the first is taken at once.
 /// Each batch is where the object's data is, with its event; nothing is copied. The methods are tried in this order:
 /// __arrow_c_device_stream__, __arrow_c_stream__, __arrow_c_device_array__, __arrow_c_array__; items of a list need one
 /// of the last two. A struct array becomes a batch. Any other array becomes a table of one column, with the name in its

@@ -65,20 +65,28 @@ WAYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "reader": (xd.RecordBatchReader, "auto"),
     "list, live": (lambda batches: [Batch(batch) for batch in batches], "live"),
     "callable": (lambda batches: lambda: Stream(batches), "auto"),
+    "iterator": (lambda batches: iter([Batch(batch) for batch in batches]), "auto"),
     "callable, list": (lambda batches: lambda: [Batch(batch) for batch in batches], "auto"),
 }
 ERRORS = (xd.Error, OSError, pa.ArrowException)  # of the publisher, and of pyarrow as the consumer
 every_way = pytest.mark.parametrize("way", WAYS)
-carriers = pytest.mark.parametrize("uri", ["shm:", "tcp:"])
+carriers = pytest.mark.parametrize("uri", ["shm:", "tcp:", "ucx://127.0.0.1:0", "fabric://127.0.0.1:0"])
 
 
 def there(batches: list[pa.RecordBatch] = ROWS, queue: xd.Queue | None = None) -> list[xd.RecordBatch]:
     return [xd.RecordBatch(batch).to("sim:0", queue=queue) for batch in batches]
 
 
+def server_at(uri: str) -> xd.Server:
+    try:
+        return xd.Server(uri=uri)
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+
+
 def served(way: str, batches: list[xd.RecordBatch], uri: str = "shm:") -> tuple[pa.Table, dict[str, Any]]:
     make, mode = WAYS[way]
-    with xd.Server(uri=uri) as server:
+    with server_at(uri) as server:
         server.publish("t", make(batches), mode=mode)
         with xd.connect(server.uri) as client:
             table = pa.table(client.get("t"))
@@ -102,6 +110,43 @@ def test_a_device_is_served_with_the_fewest_copies(simulated_devices, way, uri):
         assert copied == BYTES
     assert stats["kind"] in ("table", "live", "factory")
     del batches
+    assert live_allocations(simulated_devices) == 0
+
+
+@carriers
+@pytest.mark.simulated_devices(2, delay=0.002)
+def test_a_live_stream_of_a_device_goes_through_the_host_by_one_copy_each(simulated_devices, uri):
+    """Batches are made while they are read, on a queue of the producer's; no more of them than the consumer takes."""
+    queue = xd.Queue.new("sim:0")
+    made = 0
+
+    def batches():
+        nonlocal made
+        for n in range(40):
+            made += 1
+            yield xd.RecordBatch(pa.record_batch({"n": [n] * 1000, "t": [str(n)] * 1000})).to("sim:0", queue=queue)
+
+    with server_at(uri) as server:
+        server.publish("t", batches)
+        with xd.connect(server.uri) as client:
+            before = simulated_devices.counters()["bytes_copied"]
+            expected = 0
+            for device in (None, "sim:1"):
+                reader = client.get("t", device=device)
+                for n, batch in enumerate(reader):
+                    assert batch.device == (device or "cpu")
+                    rows = pa.record_batch(batch.to("cpu"))
+                    assert rows.to_pydict() == {"n": [n] * 1000, "t": [str(n)] * 1000}
+                    expected += rows.nbytes + 4  # pyarrow leaves the last offset out
+                assert n == 39
+                assert bool(reader.bytes_copied) == (device is not None)
+                del batch, reader
+            assert made == 80
+            assert server.stats()["sources"][0]["bytes_copied"] == expected
+            # To the device, to the host, and for device="sim:1" there and back.
+            copied = simulated_devices.counters()["bytes_copied"] - before
+            assert copied == pytest.approx(3 * expected, rel=0.05)
+        assert server.stats()["protocol_errors"] == 0
     assert live_allocations(simulated_devices) == 0
 
 

@@ -160,6 +160,63 @@ def test_a_callable_is_called_for_each_consumer_on_a_thread_of_the_servers():
     assert threading.get_ident() not in threads
 
 
+def numbers(*, fail_at: int = -1, last: object = None, n: int = 5) -> Iterator[object]:
+    for i in range(n):
+        if i == fail_at:
+            raise LookupError("no such batch")
+        yield pa.record_batch({"n": [i]})
+    if last is not None:
+        yield last
+
+
+def test_an_iterator_is_a_live_stream_and_a_generator_function_makes_one_for_each():
+    with xd.serve({"once": numbers(), "each": numbers}) as server:
+        server.publish("whole", numbers(), mode="table")
+        assert [kind_of(server, name) for name in ("once", "each", "whole")] == ["live", "factory", "table"]
+        for name in ("once", "each", "each", "whole", "whole"):
+            assert read(server, name)["n"].to_pylist() == [0, 1, 2, 3, 4]
+        with pytest.raises(xd.ConsumedError):
+            read(server, "once")
+    assert [len(batch) for batch in xd.RecordBatchReader(numbers())] == [1] * 5
+
+
+def test_an_iterator_is_released_where_python_may_run_and_when_its_stream_is_left():
+    closed = threading.Event()
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield pa.record_batch({"n": [1]})
+        finally:
+            closed.set()
+
+    with xd.serve({"t": endless}) as server, xd.connect(server.uri) as client:
+        with client.get("t") as reader:
+            next(reader)
+        while not closed.wait(0.01):
+            server.stats()  # Python's objects are dropped where Python runs in the package
+
+
+def test_iterators_that_fail():
+    with xd.serve({"late": lambda: numbers(fail_at=3), "at once": lambda: numbers(fail_at=0)}) as server:
+        for name in ("late", "at once"):
+            with pytest.raises((xd.RemoteError, OSError), match="raised LookupError: no such batch"):
+                read(server, name)
+        for wrong, error in ((5, "an iterator must give record batches"), (TABLE, "pass it by itself")):
+            server.publish("wrong", numbers(last=wrong), replace=True)
+            with pytest.raises(pa.ArrowException, match=error):
+                read(server, "wrong")
+        server.publish("other", numbers(last=pa.record_batch({"x": [1.0]})))
+        with pytest.raises(pa.ArrowInvalid, match="differs from the schema"):
+            read(server, "other")
+        with pytest.raises(LookupError, match="no such batch"):
+            server.publish("x", numbers(fail_at=0))
+        with pytest.raises(xd.InvalidArgumentError, match="an iterator without batches has no schema"):
+            server.publish("x", iter(()))
+        with pytest.raises(xd.RemoteError, match="raised LookupError"):
+            server.publish("x", numbers(fail_at=3), mode="table")
+
+
 def test_a_class_is_a_callable():
     class Source:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
