@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from crossdock import _native
 from crossdock._table import terminal_width, wrapped
 from crossdock._text import shown
 from crossdock.client import Client
+from crossdock.errors import Error
 from crossdock.file import _encoded
 
 if TYPE_CHECKING:
@@ -249,6 +251,10 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
         print(f"... and {', '.join(more)}; --limit 0 shows all")
 
 
+def _way(entry: _native.CatalogEntry) -> str:
+    return f"bodies: {shown(entry.way or 'by no way')}: {shown(entry.why or 'the server says no reason')}"
+
+
 def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     """Prints all tables of a server, with their schemas."""
     entries = client.list()
@@ -259,6 +265,8 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
                 "rows": entry.rows,
                 "bytes": entry.bytes,
                 "device": entry.device,
+                "way": entry.way,
+                "why": entry.why,
                 **(
                     {"schema_metadata": None, "fields": None}
                     if entry.schema is None
@@ -272,6 +280,8 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     print(f"{shown(uri)}: {counted(len(entries), 'table')}")
     for entry in entries:
         print(f"\n{shown(entry.name)}: {number(entry.rows)} rows, {number(entry.bytes)} bytes, {shown(entry.device)}")
+        if entry.way or entry.why:
+            print(f"    {_way(entry)}")
         if entry.schema is None:
             print("    (the schema is known only after a client requests the table)")
         else:
@@ -289,12 +299,17 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
         _print_json(message)
 
     more = False
+    entry = None
+    with suppress(Error):  # of a server without a catalog
+        entry = next((one for one in client.list() if one.name == name), None)
     with client._watch(name, log, timeout) as reader:
         schema = _native.describe_schema(reader.schema)
         if as_json:
-            _print_json({"name": name, **schema})
+            _print_json({"name": name, "way": entry and entry.way, "why": entry and entry.why, **schema})
         else:
             print(shown(name))
+            if entry is not None and (entry.way or entry.why):
+                print(_way(entry))
             print()
             print_schema(schema)
             print(flush=True)

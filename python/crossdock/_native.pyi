@@ -369,6 +369,10 @@ class CatalogEntry:
     def bytes(self) -> int | None: ...
     @property
     def device(self) -> str: ...
+    @property
+    def way(self) -> str | None: ...
+    @property
+    def why(self) -> str | None: ...
 
 @final
 class Client:
@@ -390,6 +394,7 @@ class Client:
         limits: Limits,
         arena: Arena | None,
         device: DeviceLike | None,
+        read_ahead: int | None,
         log: StreamLog | None = None,
         interrupt: Interrupt | None = None,
     ) -> RecordBatchReader: ...

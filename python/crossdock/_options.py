@@ -81,6 +81,17 @@ def transports(
     )
 
 
+def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
+    """Raises InvalidArgumentError if checksums are asked for of a transport that has none and needs them."""
+    for uri in uris:
+        scheme = uri.partition(":")[0].lower()
+        if checksum and scheme in ("ucx", "fabric"):
+            raise InvalidArgumentError(
+                f"checksum=True: {scheme} has no checksums, so bytes that the network changed would be given out; use "
+                "tcp, or leave checksum out"
+            )
+
+
 def checked_uri(uri: str) -> str:
     """Checks that a URI is a str that can be encoded as UTF-8. The library finds all other mistakes."""
     if not isinstance(uri, str):

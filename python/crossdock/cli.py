@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -65,6 +65,15 @@ _Checksum = Annotated[
     typer.Option(
         "--checksum/--no-checksum",
         help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: as the other end asks.",
+        show_default=False,
+    ),
+]
+
+_RemoteReads = Annotated[
+    str | None,
+    typer.Option(
+        help="'trusted': over ucx, with peers strictly as specified, bodies are read from memory. Every process that "
+        "reaches this one can then read and write all of its memory.",
         show_default=False,
     ),
 ]
@@ -152,9 +161,17 @@ def _token() -> str | None:
     return os.environ.get("CROSSDOCK_TOKEN")  # An empty variable is a mistake, and raises an error later.
 
 
-def _connect(uri: str, timeout: float, checksum: bool | None = None) -> xd.Client:
+def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
+    if remote_reads not in (None, "trusted"):
+        raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")
+    return "trusted" if remote_reads else None
+
+
+def _connect(
+    uri: str, timeout: float, checksum: bool | None = None, remote_reads: Literal["trusted"] | None = None
+) -> xd.Client:
     try:
-        return xd.connect(uri, timeout=timeout, token=_token(), checksum=checksum)
+        return xd.connect(uri, timeout=timeout, token=_token(), checksum=checksum, remote_reads=remote_reads)
     except xd.NotFoundError as error:
         # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
         raise xd.ConnectionError(str(error)) from None
@@ -254,11 +271,12 @@ def _server_name(table: str) -> str:
     return name or "tables"
 
 
-def _server_at(uris: list[str], checksum: bool | None) -> xd.Server:
+def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["trusted"] | None) -> xd.Server:
     """Starts a server. Passes the token only if a URI is for a network: the variable is set for all commands, and must
     not be an error here if no URI is for one."""
     by_token = any(uri.lower().startswith(("tcp:", "ucx:", "fabric:")) for uri in uris)
-    return xd.serve(uri=uris, token=_token() if by_token else None, checksum=checksum)
+    token = _token() if by_token else None
+    return xd.serve(uri=uris, token=token, checksum=checksum, remote_reads=remote_reads)
 
 
 def _server_at_a_name(table: str) -> xd.Server:
@@ -305,6 +323,7 @@ def serve(
         typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
     ] = "trust",
     checksum: _Checksum = None,
+    remote_reads: _RemoteReads = None,
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
@@ -321,13 +340,16 @@ def serve(
         )
     if stable not in ("trust", "snapshot"):
         raise typer.BadParameter(f"'trust' or 'snapshot', not {stable!r}", param_hint="--stable")
+    trusted = _trusted(remote_reads)
+    if trusted and not any(one.lower().startswith("ucx:") for one in uri or ()):
+        raise typer.BadParameter("is for ucx: give --uri ucx://...", param_hint="--remote-reads")
 
     stop = threading.Event()
     # Set before the URI is printed: a program that reads the URI may stop the server at once.
     _on_end(lambda *_: stop.set())
     with (
         _reported(),
-        _server_at(uri, checksum) if uri else _server_at_a_name(names[0]) as server,
+        _server_at(uri, checksum, trusted) if uri else _server_at_a_name(names[0]) as server,
     ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
@@ -337,6 +359,12 @@ def serve(
             del source
         for one in server.uris:
             print(one, flush=True)
+        for one in names if trusted else ():
+            try:
+                location = server.location(one)
+            except xd.UnsupportedError as error:
+                location = str(error)
+            print(f"{shown(one)}: {shown(location)}", file=sys.stderr, flush=True)
         if sys.stderr.isatty():
             print(f"Ctrl-C ends it. From another shell: crossdock ls {server.uri}", file=sys.stderr)
         # Wakes regularly, so that log lines of the server's thread are delivered.
@@ -505,6 +533,7 @@ def get(
     columns: Annotated[str | None, typer.Option(help="Only these columns, in this order: a,b,c.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
     checksum: _Checksum = None,
+    remote_reads: _RemoteReads = None,
 ) -> None:
     """Gets a table; writes it to a file, or says what it is and shows its first rows."""
     _on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
@@ -517,7 +546,8 @@ def get(
                     f"{output.parent} doesn't exist or is not a folder; create it to write {output.name}"
                 )
             _pyarrow_for(output, "writing")  # before the clock starts
-    with _reported(), _connect(uri, timeout, checksum) as client:
+    trusted = _trusted(remote_reads)
+    with _reported(), _connect(uri, timeout, checksum, trusted) as client:
         rows = next((entry.rows for entry in client.list() if entry.name == name), None)
         names = None if columns is None else [column for column in columns.split(",") if column]
         with client.get(name, columns=names, timeout=timeout) as reader, _Meter(name, rows) as meter:

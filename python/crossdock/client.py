@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import check_checksum, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Client:
         can't be sent so.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
-        rejected (`HandshakeError`). False: never.
+        rejected (`HandshakeError`), and over ucx and fabric, which have none, it is an `InvalidArgumentError`. False:
+        never.
 
     remote_reads: "trusted" lets this client read the memory of a ucx server strictly as specified, whose URI has a
         remote_handle. That server, and every process that reaches this one over UCX, can then read and write all memory
@@ -63,6 +64,7 @@ class Client:
                 checked_uri(one)
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
+        check_checksum([one for one in (uri, metadata, data) if one is not None], checksum)
         first = uri if uri is not None else metadata
         assert first is not None
         self._native = _native.Client(
@@ -95,6 +97,7 @@ class Client:
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
         device: DeviceLike | None = None,
+        read_ahead: int | None = None,
     ) -> _native.RecordBatchReader:
         """Returns a reader of the batches of `name`. Waits until the schema has arrived.
 
@@ -113,8 +116,10 @@ class Client:
         device: where batches are wanted, as "cuda:0" or a filter string; None: the host. Memory of that device that a
             server of this machine has published is opened, without a copy. Other batches are copied there, each by one
             copy that is over when the batch is returned; `bytes_copied` of the reader counts them.
+        read_ahead: where bodies are read from the server's memory (`way` "read"), bytes of them that may be read before
+            they are asked for; one body always may. None: 64 MiB.
         """
-        return self._start(name, columns, wait, timeout, validation, limits, arena, device)
+        return self._start(name, columns, wait, timeout, validation, limits, arena, device, read_ahead)
 
     def aget(
         self,
@@ -125,6 +130,7 @@ class Client:
         limits: _native.Limits | None = None,
         arena: Arena | None = None,
         device: DeviceLike | None = None,
+        read_ahead: int | None = None,
     ) -> AsyncRecordBatchReader:
         """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
         batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
@@ -134,13 +140,13 @@ class Client:
 
         return AsyncRecordBatchReader(
             lambda interrupt: self._start(
-                name, columns, "auto", None, validation, limits, arena, device, interrupt=interrupt
+                name, columns, "auto", None, validation, limits, arena, device, read_ahead, interrupt=interrupt
             )
         )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """The same as `get()`. `log` records the messages or batches of the stream."""
-        return self._start(name, None, "auto", timeout, None, None, None, None, log=log)
+        return self._start(name, None, "auto", timeout, None, None, None, None, None, log=log)
 
     def _start(
         self,
@@ -152,6 +158,7 @@ class Client:
         limits: _native.Limits | None,
         arena: Arena | None,
         device: DeviceLike | None,
+        read_ahead: int | None,
         *,
         log: _native.StreamLog | None = None,
         interrupt: _native.Interrupt | None = None,
@@ -167,6 +174,7 @@ class Client:
             limits or _native.Limits(),
             None if arena is None else arena._of_host("get()"),
             device,
+            None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
             log,
             interrupt,
         )

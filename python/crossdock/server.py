@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _log_thread, _native, _sources
-from crossdock._options import checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import check_checksum, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 
@@ -86,7 +86,8 @@ class Server:
         token without any other URI raises `InvalidArgumentError`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
-        it is rejected (`HandshakeError`). False: never.
+        it is rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, is an `InvalidArgumentError`.
+        False: never.
     remote_reads: "trusted" lets clients that follow the Dissociated IPC Protocol strictly, over ucx, read tables from
         this process's memory; see `location()`. Every process that reaches the server's address can then read and
         write all memory of this process, and a client that is killed in the middle of a read can end it. A token is no
@@ -135,6 +136,7 @@ class Server:
                 "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: "
                 "leave token out; users names the users that may connect"
             )
+        check_checksum(uris, checksum)
         self._stable = _checked_stability(stable)
         options = _native.ServerOptions()
         options.uris = uris

@@ -51,8 +51,10 @@ class PyClient {
   /// Returns a new object that the caller owns.
   PyReader* get(const std::string& name, std::optional<std::vector<std::string>> columns, const std::string& wait,
                 int timeout_ms, const std::optional<std::string>& validation, const ipc::Limits& limits,
-                nb::handle arena, nb::handle device, const StreamLog* log, Interrupt* interrupt) {
+                nb::handle arena, nb::handle device, std::optional<std::uint64_t> read_ahead, const StreamLog* log,
+                Interrupt* interrupt) {
     session::GetOptions options;
+    if (read_ahead) options.read_ahead = *read_ahead;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
     if (!device.is_none()) options.device = select_device(device);
@@ -74,6 +76,10 @@ class PyClient {
   std::unique_ptr<session::Client> client_;
 };
 
+std::optional<std::string> text_or_none(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
 }  // namespace
 
 void bind_client(nb::module_& module) {
@@ -93,6 +99,13 @@ void bind_client(nb::module_& module) {
           "bytes", [](const CatalogEntry& self) { return count_or_none(self.bytes); },
           "The size of the data in bytes; None if it is unknown.")
       .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
+      .def_prop_ro(
+          "way", [](const CatalogEntry& self) { return text_or_none(self.way); },
+          "How bodies come to get() without options: \"map\", \"read\" or \"message\"; None if they can't, or the "
+          "server doesn't say.")
+      .def_prop_ro(
+          "why", [](const CatalogEntry& self) { return text_or_none(self.why); },
+          "The server's reason; None if it doesn't say.")
       .def("__repr__", [](const CatalogEntry& self) {
         const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
         return nb::str("<crossdock.CatalogEntry {!r}: {} rows, {} bytes, {}>")
@@ -131,8 +144,8 @@ void bind_client(nb::module_& module) {
            "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "way"_a.none(), "transports"_a)
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
-           "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "log"_a.none() = nb::none(),
-           "interrupt"_a.none() = nb::none())
+           "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
+           "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

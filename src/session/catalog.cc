@@ -42,6 +42,18 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
   return choose_way(question);
 }
 
+bool needs_host_copy(const PublishedTable& table, const transport::Connection& asking) {
+  // Metadata alone has no bodies.
+  return asking.agreement().role != ChannelRole::kMetadata && table.on_device() && ways_of(table, asking).empty();
+}
+
+/// Whether this consumer gets the sealed copy of a file.
+bool is_for_others(const PublishedTable& table, const transport::Connection& asking) {
+  // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
+  return ways_of(table, asking).empty() ||
+         (!asking.agreement().same_user && way_of(asking, &table).way != transport::Way::kMessage);
+}
+
 std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
                                          const transport::Connection& asking) {
   const WayAnswer way = way_of(asking, table.get());
@@ -107,7 +119,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
-  listing_ = nullptr;
+  listings_.clear();
   ++changes_;
   return item->kind == "file" ? item->table : nullptr;
 }
@@ -119,7 +131,7 @@ void Catalog::withdraw(const std::string& name) {
   if (found == items_.end()) throw_not_found(name);
   item = std::move(found->second);
   items_.erase(found);
-  listing_ = nullptr;
+  listings_.clear();
   ++changes_;
 }
 
@@ -133,7 +145,7 @@ void Catalog::close() {
   closed_ = true;
   // Needs no memory, because close() may run in a destructor.
   if (closed_items_.empty()) closed_items_.swap(items_);
-  listing_ = nullptr;
+  listings_.clear();
   ++changes_;
   sources_->close();
 }
@@ -162,14 +174,8 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   Item& item = *found->second;
   if (item.table) {
     ++item.consumers;
-    // Metadata alone has no bodies.
-    if (peer.role != ChannelRole::kMetadata && item.table->on_device() && ways_of(*item.table, asking).empty()) {
-      return open_host_copy(&item, asking, waker);
-    }
-    // A body sent by value is a copy that belongs to the consumer: later changes of the file don't change it.
-    const bool for_others = ways_of(*item.table, asking).empty() ||
-                            (!peer.same_user && way_of(asking, item.table.get()).way != transport::Way::kMessage);
-    return open_table(for_others ? item.table_for_others : item.table, asking);
+    if (needs_host_copy(*item.table, asking)) return open_host_copy(&item, asking, waker);
+    return open_table(is_for_others(*item.table, asking) ? item.table_for_others : item.table, asking);
   }
   if (peer.role != ChannelRole::kBoth) {
     throw UnsupportedError("\"" + found->first +
@@ -248,16 +254,40 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
   }
 }
 
+// As open() decides it.
+Catalog::Answer Catalog::answer_to(const Item& item, const transport::Connection& asking) {
+  const transport::Agreement& peer = asking.agreement();
+  if (!item.table && peer.role != ChannelRole::kBoth) return {{}, "a live stream goes over one connection alone"};
+  if (peer.role == ChannelRole::kMetadata) return {{}, "this connection carries no bodies"};
+  try {
+    const WayAnswer answer =
+        !item.table ? way_of(asking, nullptr)
+        : needs_host_copy(*item.table, asking)
+            ? way_of(asking, item.table.get(), true)
+            : way_of(asking, (is_for_others(*item.table, asking) ? item.table_for_others : item.table).get());
+    if (!item.table && !peer.same_user && answer.way != transport::Way::kMessage) {
+      return {{}, "a live stream's memory goes to processes of the server's own user alone"};
+    }
+    return {answer.way, answer.why};
+  } catch (const UnsupportedError&) {
+    return {{}, "the two ends have no way in common that fits this source"};
+  }
+}
+
 std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection& asking) {
   std::vector<CatalogRow> rows;
+  std::vector<Answer> answers;
   std::uint64_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
+    for (const auto& [name, item] : items_) answers.push_back(answer_to(*item, asking));
     // Each catalog table has its own memory and descriptor. They are shared so that a client that requests the catalog
     // repeatedly, and releases nothing, can't exhaust these.
-    if (listing_) return open_table(listing_, asking);
+    const auto made = std::ranges::find(listings_, answers, &Listing::answers);
+    if (made != listings_.end()) return open_table(made->table, asking);
     seen = changes_;
+    auto answer = answers.begin();
     for (const auto& [name, item] : items_) {
       CatalogRow row{name, item->schema};
       if (item->table) {
@@ -265,12 +295,14 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
         row.bytes = static_cast<std::int64_t>(item->table->bytes);
         row.device = item->table->device();
       }
+      if (answer->way) row.way = transport::way_name(*answer->way);
+      row.why = (answer++)->why;
       rows.push_back(std::move(row));
     }
   }
   auto made = publish_catalog(rows);
   const std::lock_guard lock(mutex_);
-  if (seen == changes_) listing_ = made;
+  if (seen == changes_) listings_.push_back({std::move(answers), made});
   return open_table(std::move(made), asking);
 }
 

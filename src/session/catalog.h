@@ -4,8 +4,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "crossdock/session/server.h"
 #include "session/consumer.h"
@@ -15,6 +17,7 @@
 #include "session/source_pool.h"
 #include "session/source_reader.h"
 #include "session/waker.h"
+#include "session/way.h"
 #include "transport/transport.h"
 
 namespace crossdock::session {
@@ -76,6 +79,18 @@ class Catalog {
     std::uint64_t consumers = 0;
   };
 
+  /// How the bodies of one source go to one consumer; no way if they can't.
+  struct Answer {
+    std::optional<transport::Way> way{};
+    const char* why = "";
+    bool operator==(const Answer&) const = default;  // reasons are literals
+  };
+  struct Listing {
+    std::vector<Answer> answers;  ///< Of all items.
+    std::shared_ptr<const PublishedTable> table;
+  };
+
+  static Answer answer_to(const Item& item, const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_listing(const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
@@ -92,8 +107,9 @@ class Catalog {
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
   decltype(items_) closed_items_;  // published when the server was closed; wait_for_sources() waits for them
-  std::shared_ptr<const PublishedTable> listing_;  // shared by all requests until it changes; null: must be made
-  std::uint64_t changes_ = 0;                      // number of changes of the catalog
+  // Shared by all requests until a name changes. Few: consumers of one transport get the same answers.
+  std::vector<Listing> listings_;
+  std::uint64_t changes_ = 0;  // number of changes of the catalog
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };

@@ -12,11 +12,12 @@ namespace {
 
 using array::TypeId;
 
-enum Column { kName, kSchema, kRows, kBytes, kDevice, kColumns };
-constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows", "bytes", "device"};
+enum Column { kName, kSchema, kRows, kBytes, kDevice, kWay, kWhy, kColumns };
+constexpr int kRequiredColumns = kWay;
+constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows", "bytes", "device", "way", "why"};
 constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeId::kInt64, TypeId::kInt64,
-                                           TypeId::kUtf8};
-constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false};
+                                           TypeId::kUtf8, TypeId::kUtf8,   TypeId::kUtf8};
+constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false, true, true};
 
 std::shared_ptr<const array::Schema> catalog_schema() {
   std::vector<array::Field> fields(kColumns);
@@ -93,6 +94,8 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
     columns[kRows].append_int(row.rows);
     columns[kBytes].append_int(row.bytes);
     columns[kDevice].append(as_bytes(device::to_string(row.device)));
+    columns[kWay].append(row.way.empty() ? std::nullopt : std::optional(as_bytes(row.way)));
+    columns[kWhy].append(row.why.empty() ? std::nullopt : std::optional(as_bytes(row.why)));
   }
 
   array::RecordBatch batch;
@@ -126,7 +129,8 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
 CatalogReader::CatalogReader(const array::Schema& schema, const ListOptions& limits) : limits_(limits) {
   const auto& fields = schema.fields();
   for (std::size_t i = 0; i < kColumns; ++i) {
-    if (fields.size() < kColumns || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i]) {
+    if (fields.size() <= i || fields[i].name != kColumnNames[i] || fields[i].type.id != kColumnTypes[i]) {
+      if (i >= kRequiredColumns) break;  // those of an earlier version, or of another server
       throw InvalidDataError(
           "the server's catalog is invalid: expected the columns name, schema, rows, bytes, device, but it has\n" +
           schema.to_string());
@@ -157,6 +161,11 @@ std::string CatalogReader::text(const array::RecordBatch& batch, int column, std
   return std::string(bytes);
 }
 
+std::string CatalogReader::text_or_empty(const array::RecordBatch& batch, int column, std::int64_t row) const {
+  const auto at = static_cast<std::size_t>(column);
+  return at < first_buffers_.size() && valid_at(batch, first_buffers_[at], row) ? text(batch, column, row) : "";
+}
+
 void CatalogReader::read(const array::RecordBatch& batch) {
   const auto rows = static_cast<std::uint64_t>(batch.num_rows);
   if (++batches_ > limits_.max_entries || rows > limits_.max_entries - entries_.size()) {
@@ -168,7 +177,9 @@ void CatalogReader::read(const array::RecordBatch& batch) {
     CatalogEntry entry;
     entry.name = text(batch, kName, row);
     entry.device = text(batch, kDevice, row);
-    charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size());
+    entry.way = text_or_empty(batch, kWay, row);
+    entry.why = text_or_empty(batch, kWhy, row);
+    charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size() + entry.way.size() + entry.why.size());
     if (valid_at(batch, first_buffers_[kSchema], row)) {
       // Copied, because the original may have any alignment.
       const std::string bytes(text_at(batch, first_buffers_[kSchema], row));

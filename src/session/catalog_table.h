@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,12 @@ struct CatalogRow {
   std::int64_t rows = -1;
   std::int64_t bytes = -1;
   device::Device device{};  ///< Where its batches are; the host if that isn't known yet.
+  std::string_view way{};   ///< How bodies go to the consumer that asks; empty: they can't.
+  std::string_view why{};   ///< The reason.
 };
 
 /// The catalog as a table like any other (docs/protocol.md, "The catalog"): name utf8, schema binary (an IPC Schema
-/// message; null: unknown), rows and bytes int64 (null: unknown), device utf8.
+/// message; null: unknown), rows and bytes int64 (null: unknown), device utf8, way and why utf8 (null: none).
 std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows);
 
 /// Reads such a table, batch by batch. Trusts nothing in it: a foreign server may send any data, without end.
@@ -38,9 +41,10 @@ class CatalogReader {
  private:
   void charge(std::uint64_t bytes);
   std::string text(const array::RecordBatch& batch, int column, std::int64_t row) const;
+  std::string text_or_empty(const array::RecordBatch& batch, int column, std::int64_t row) const;
 
   ListOptions limits_;
-  std::vector<std::size_t> first_buffers_;  // of each column
+  std::vector<std::size_t> first_buffers_;  // of each column that is there
   std::vector<CatalogEntry> entries_;
   std::uint64_t batches_ = 0;
   std::uint64_t bytes_ = 0;  // estimated memory of entries_

@@ -74,7 +74,12 @@ std::vector<CatalogEntry> Client::list(const ListOptions& options, const transpo
   CatalogReader catalog(*reader.schema, options);
   std::optional<array::RecordBatch> batch;
   while (reader.advance(true, &batch), batch) catalog.read(*batch);
-  return catalog.take();
+  std::vector<CatalogEntry> entries = catalog.take();
+  // The server answers for the connection of the catalog, which isn't the one that bodies come by.
+  if (impl_->data_pool) {
+    for (CatalogEntry& entry : entries) entry.way = entry.why = {};
+  }
+  return entries;
 }
 
 std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,

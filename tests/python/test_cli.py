@@ -6,6 +6,7 @@ import dis
 import io
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -436,3 +437,27 @@ def test_writing_needs_pyarrow(serving, tmp_path):
     )
     assert done.returncode == 0
     assert "3 rows" in done.stdout
+
+
+def test_remote_reads_are_said_in_so_many_words(files: Path) -> None:
+    """Over ucx, for peers strictly as specified; it says where they find each table's bodies."""
+    for arguments in (("serve", files / "flights.arrow", "--uri", "ucx:"), ("get", "shm:x", "flights")):
+        _, err = crossdock(*arguments, "--remote-reads", "yes", expect=2)
+        assert "--remote-reads" in err
+    for uri in ((), ("--uri", "tcp:")):
+        _, err = crossdock("serve", files / "flights.arrow", *uri, "--remote-reads", "trusted", expect=2)
+        assert "is for ucx" in err
+    try:
+        xd.serve({}, "ucx://127.0.0.1:0").close()
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+    serving = Serving(
+        files / "planes.parquet", files / "flights.arrow", "--uri", "ucx://127.0.0.1:0", "--remote-reads", "trusted"
+    )
+    out, _ = crossdock("get", serving.uri, "planes")
+    assert f"{len(TABLE)} rows" in out
+    code, _, err = serving.stop()
+    assert code == 0
+    (location,) = re.findall(r"^planes: (ucx://\S+)$", err, re.MULTILINE)
+    assert "remote_handle=" in location
+    assert re.search(r"^flights: .+", err, re.MULTILINE)

@@ -356,8 +356,11 @@ def test_a_catalog(tmp_path: Path) -> None:
         assert out.splitlines()[0].endswith(": 2 tables")
         assert "flights: 3 rows, " in out
         assert cells(out, "s") == ["s", "utf8", "yes", "unit=none"]
-        assert "made: ? rows, ? bytes, cpu\n    (the schema is known only after" in out
+        maps = "    bodies: map: the consumer maps the server's memory\n"
+        assert f"made: ? rows, ? bytes, cpu\n{maps}    (the schema is known only after" in out
+        assert out.count(maps) == 2
         tables = inspect_json(server.uri)["tables"]
+        assert {(one["way"], one["why"]) for one in tables} == {("map", "the consumer maps the server's memory")}
         assert [(one["name"], one["rows"]) for one in tables] == [("flights", 3), ("made", None)]
         assert tables[1]["fields"] is None
         assert [field["path"] for field in tables[0]["fields"]] == ["n", "s", "u"]
@@ -367,8 +370,9 @@ def test_a_stream_as_it_comes() -> None:
     with xd.serve({"flights": batches_of(BATCH, MORE)}) as server:
         out, err = inspect(server.uri, "flights", "--buffers")
         assert err == ""
-        assert out.splitlines()[2].split() == ["field", "type", "nullable", "extension", "metadata"]
-        assert out.splitlines()[3].split() == ["n", "int64", "no"]
+        assert out.splitlines()[1] == "bodies: map: the consumer maps the server's memory"
+        assert out.splitlines()[3].split() == ["field", "type", "nullable", "extension", "metadata"]
+        assert out.splitlines()[4].split() == ["n", "int64", "no"]
         rows = [line for line in out.splitlines() if line.startswith("batch ")]
         assert [line.split()[:4] for line in rows] == [["batch", "0", "3", "3"], ["batch", "1", "1", "1"]]
         assert re.search(r"number 1, body by address in region \d+$", rows[0]), rows[0]
@@ -379,6 +383,7 @@ def test_a_stream_as_it_comes() -> None:
 
         schema, first, second, end = lines_json(server.uri, "flights", "--buffers")
         assert [field["path"] for field in schema["fields"]] == ["n", "s", "u"]
+        assert (schema["way"], schema["why"]) == ("map", "the consumer maps the server's memory")
         assert schema["schema_metadata"] == [["made by", "a test"]]
         assert (first["number"], first["body"], len(first["regions"])) == (1, "addresses", 1)
         # total, nbuf, and a pair of each buffer
@@ -471,6 +476,7 @@ def test_bodies_by_value() -> None:
         # Nothing was lent, so nothing is freed.
         assert lines[4:] == ["<- untagged  type 0  number 2  End of Stream"]
         out, _ = inspect(server.uri, "flights", "--buffers")
+        assert "\nbodies: message: the two ends share no memory" in out
         assert re.search(r"^batch 0 .* number 1, body by value$", out, re.MULTILINE), out
         _, batch, end = lines_json(server.uri, "flights", "--buffers")
         assert (batch["body"], batch["regions"]) == ("bytes", [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -68,3 +71,89 @@ def test_ways_that_cant_be():
             xd.connect(server.uri, way="read")
         with pytest.raises(xd.InvalidArgumentError, match='not "copy"'):
             xd.connect(server.uri, way="copy")
+
+
+def said(client: xd.Client) -> dict[str, tuple[str | None, str | None]]:
+    return {entry.name: (entry.way, entry.why) for entry in client.list()}
+
+
+def test_the_catalog_says_by_which_way_and_why(simulated_devices):
+    sources = {"t": BATCH, "there": xd.RecordBatch(BATCH).to("sim:0"), "live": lambda: BATCH}
+    with xd.serve(sources, ["shm:", "tcp:"]) as server:
+        shm, tcp = server.uris
+        seen: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        for _ in range(2):  # the second time, from what was kept
+            for key, uri, way in (("shm", shm, None), ("tcp", tcp, None), ("message", shm, "message")):
+                with xd.connect(uri, way=way) as client:
+                    seen.setdefault(key, said(client))
+                    assert said(client) == seen[key]
+                    for name, (announced, why) in seen[key].items():
+                        reader = client.get(name)
+                        (batch,) = reader
+                        assert pa.record_batch(batch).equals(BATCH)
+                        if name != "live":  # its consumer has gone once the end is read
+                            assert (announced, why) in {(one["way"], one["why"]) for one in server.stats()["consumers"]}
+                        del batch, reader
+        assert {key: {name: way for name, (way, _) in of.items()} for key, of in seen.items()} == {
+            "shm": {"t": "map", "there": "map", "live": "map"},
+            "tcp": {"t": "message", "there": "message", "live": "message"},
+            "message": {"t": "message", "there": "message", "live": "message"},
+        }
+        assert "copy on the host" in str(seen["shm"]["there"][1])
+        server.publish("more", BATCH)
+        with xd.connect(shm) as client:
+            assert said(client)["more"] == ("map", "the consumer maps the server's memory")
+        with xd.connect(metadata=shm, data=tcp) as client:
+            assert said(client)["t"] == (None, None), "bodies come by the other connection"
+
+
+def catalogs() -> int:
+    """The catalogs that a server of this process keeps."""
+    links = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            links.append(str(descriptor.readlink()))
+    return sum("crossdock-catalog" in link for link in links)
+
+
+def test_consumers_of_one_transport_share_a_catalog():
+    """A client that asks again and again costs the server no memory."""
+    with xd.serve({"t": BATCH}, ["shm:", "tcp:"]) as server:
+        for n, uri in ((1, server.uris[0]), (2, server.uris[1]), (2, server.uris[0])):
+            for _ in range(5):
+                with xd.connect(uri) as client:
+                    client.list()
+            assert catalogs() == n
+
+
+@pytest.mark.parametrize("address", ["ucx://127.0.0.1:0", "fabric://127.0.0.1:0"])
+@pytest.mark.parametrize("read_ahead", [None, 0, 1 << 16])
+def test_read_ahead(address, read_ahead):
+    batches = [pa.record_batch({c: [n] * 10_000 for c in "ab"}) for n in range(20)]
+    try:
+        server = xd.serve({"t": batches}, address)
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+    with server, xd.connect(server.uri) as client:
+        assert said(client)["t"][0] == "message"
+        server.publish("live", lambda: batches)
+        with xd.connect(server.uri, way="read") as reading:
+            assert said(reading)["t"] == ("read", "the consumer accepts reads alone")
+            assert said(reading)["live"] == (None, "the two ends have no way in common that fits this source")
+            with pytest.raises(xd.UnsupportedError):
+                reading.get("live")
+        got = list(client.get("t", columns=["b"], read_ahead=read_ahead))
+        assert [pa.record_batch(batch) for batch in got] == [batch.select(["b"]) for batch in batches]
+        for wrong in (-1, 1 << 64):
+            with pytest.raises(xd.InvalidArgumentError, match="read_ahead"):
+                client.get("t", read_ahead=wrong)
+
+
+@pytest.mark.parametrize("address", ["ucx://127.0.0.1:0", "fabric://127.0.0.1:0", "UCX://127.0.0.1:0"])
+def test_checksums_where_there_are_none(address):
+    with pytest.raises(xd.InvalidArgumentError, match="has no checksums"):
+        xd.serve({}, ["tcp:", address], checksum=True)
+    with pytest.raises(xd.InvalidArgumentError, match="has no checksums"):
+        xd.connect(address, checksum=True)
+    with xd.serve({}, ["shm:", "tcp:"], checksum=True) as server, xd.connect(server.uris[0], checksum=True):
+        pass

@@ -33,6 +33,10 @@ struct CatalogEntry {
   std::int64_t rows = -1;                       ///< -1: not known.
   std::int64_t bytes = -1;
   std::string device;  ///< "cpu"
+  /// How the bodies of a get() without options come over this connection: "map", "read" or "message". Empty if they
+  /// can't come, if the server doesn't say, or of a client with two connections.
+  std::string way{};
+  std::string why{};  ///< The reason, for people; empty if the server doesn't say.
 };
 
 /// Limits how much list() accepts from a server. list() throws ResourceError for a catalog over one of these limits.
