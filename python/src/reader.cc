@@ -121,7 +121,7 @@ std::optional<array::RecordBatch> PyReader::next() {
 }
 
 void PyReader::note_taken(bool batch) noexcept {
-  if (reader_ != nullptr) bytes_copied_.store(reader_->bytes_copied(), std::memory_order_relaxed);
+  if (reader_ != nullptr) bytes_copied_->store(reader_->bytes_copied(), std::memory_order_relaxed);
   if (batch) {
     begun_.store(true);
   } else {
@@ -172,15 +172,18 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
         "get() the table again, or iterate over the remaining batches");
   }
   // The consumer may call the stream with or without the GIL.
-  auto stream = derived_stream(std::move(stream_), [interrupt = interrupt_](array::BatchStream& of) {
+  const auto read = [interrupt = interrupt_, counted = bytes_copied_, reader = reader_](array::BatchStream& of) {
     try {
       const GilReleaseIfHeld without_gil;  // a Python source in this process may need the GIL to make the batch
-      return of.next();
+      std::optional<array::RecordBatch> batch = of.next();
+      if (reader != nullptr) counted->store(reader->bytes_copied(), std::memory_order_relaxed);
+      return batch;
     } catch (const InterruptedError&) {
       interrupt->raise_later();
       throw;
     }
-  });
+  };
+  auto stream = derived_stream(std::move(stream_), read);
   reader_ = nullptr;
   state_.store(State::kHandedOver);
   return stream;

@@ -31,8 +31,9 @@ class PyReader {
 
   const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
   device::DeviceType device_type() const noexcept { return device_type_; }
-  /// As session::Reader, for the batches that were taken here; 0 for another library's stream.
-  std::uint64_t bytes_copied() const noexcept { return bytes_copied_.load(std::memory_order_relaxed); }
+  /// As session::Reader, for the batches that were taken so far, here or by a C consumer; 0 for another library's
+  /// stream.
+  std::uint64_t bytes_copied() const noexcept { return bytes_copied_->load(std::memory_order_relaxed); }
   /// Returns the next batch, or nullopt at the end. Needs the GIL, and releases it while it waits. Throws the errors of
   /// session::Reader::next(), ConsumedError after hand_over(), ClosedError after close(), StreamBusyError while another
   /// thread uses the reader, ForkError in a forked child.
@@ -67,7 +68,8 @@ class PyReader {
   std::unique_ptr<array::BatchStream> stream_;
   session::Reader* reader_ = nullptr;  // The same object as `stream_`, if that is a session::Reader.
   std::atomic<State> state_{State::kOpen};
-  std::atomic<std::uint64_t> bytes_copied_{0};
+  /// Shared with the stream that was handed over.
+  const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   std::atomic<bool> begun_{false};  // next() or try_next() has returned a batch
 };
 

@@ -13,6 +13,7 @@
 #include "ipc/select.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
+#include "session/source_batch.h"
 
 namespace crossdock::session {
 namespace {
@@ -322,11 +323,26 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
 
 void Reader::Impl::bring_to_device(array::RecordBatch* batch) {
   if (batch->device == *options.device) return;
-  bytes_copied += static_cast<std::uint64_t>(batch->nbytes());
-  for (const auto& dictionary : batch->dictionaries) {
-    if (dictionary) bytes_copied += static_cast<std::uint64_t>(dictionary->nbytes());
+  const auto copy = [&](const array::RecordBatch& from) {
+    array::RecordBatch there =
+        exchange::transfer(from, *options.device, {}, nullptr, *pool->options().runtime->drivers());
+    bytes_copied += static_cast<std::uint64_t>(there.nbytes());
+    for (const auto& inner : there.dictionaries)
+      bytes_copied += inner ? static_cast<std::uint64_t>(inner->nbytes()) : 0;
+    return there;
+  };
+  array::RecordBatch there = copy(without_dictionaries(*batch));
+  copied_dictionaries.resize(batch->dictionaries.size());
+  for (std::size_t i = 0; i < batch->dictionaries.size(); ++i) {
+    if (!batch->dictionaries[i]) continue;
+    CopiedDictionary& known = copied_dictionaries[i];
+    if (known.from != batch->dictionaries[i]) {
+      known.there = std::make_shared<const array::RecordBatch>(copy(*batch->dictionaries[i]));
+      known.from = batch->dictionaries[i];
+    }
+    there.dictionaries[i] = known.there;
   }
-  *batch = exchange::transfer(*batch, *options.device, {}, nullptr, *pool->options().runtime->drivers());
+  *batch = std::move(there);
 }
 
 void Reader::Impl::show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,

@@ -59,6 +59,11 @@ struct Reader::Impl {
   std::int64_t region_deadline = 0;                         // for the announcement that is awaited; 0: none is awaited
   bool full = false;                                        // Validation::kFull
   std::uint64_t bytes_copied = 0;                           // to GetOptions::device
+  /// The dictionaries that were copied there last, by their slots in the schema: batches share them.
+  struct CopiedDictionary {
+    std::shared_ptr<const array::RecordBatch> from, there;
+  };
+  std::vector<CopiedDictionary> copied_dictionaries;
   bool over = false;
   std::int64_t hook_due_ns = 0;  // when check_deadline() next calls `interrupted`
   // The error that ended the stream early: every later call throws it again. It may wait for the bodies in the queue.

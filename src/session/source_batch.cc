@@ -57,12 +57,16 @@ bool wait_on_host(RecordBatch* batch, const Runtime& runtime, const exchange::Wa
   return true;
 }
 
-exchange::BatchCopy plan_copy(RecordBatch batch, const Runtime& runtime, bool to_host) {
+RecordBatch without_dictionaries(RecordBatch batch) {
   const auto& slots = batch.schema->dictionaries();
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (batch.dictionaries[i]) batch.dictionaries[i] = empty_dictionary(slots[i].values, batch.device);
   }
-  return {batch, *runtime.drivers(), to_host};
+  return batch;
+}
+
+exchange::BatchCopy plan_copy(RecordBatch batch, const Runtime& runtime, bool to_host) {
+  return {without_dictionaries(std::move(batch)), *runtime.drivers(), to_host};
 }
 
 RecordBatch copied_to(exchange::BatchCopy copy, std::byte* memory, const std::shared_ptr<const void>& owner,

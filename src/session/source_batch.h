@@ -24,6 +24,9 @@ void check_announced(const array::RecordBatch& batch, const array::BatchStream& 
 /// driver here can wait for.
 bool wait_on_host(array::RecordBatch* batch, const Runtime& runtime, const exchange::WaitFunction& wait);
 
+/// Returns the batch with empty dictionaries, for a copy without them.
+array::RecordBatch without_dictionaries(array::RecordBatch batch);
+
 /// Plans the copy of a batch on a device to the host, or to memory of the same device, without its dictionaries, which
 /// are messages of their own: the copy has empty ones. Throws UnsupportedError if there is no driver for the memory,
 /// and as BatchCopy.

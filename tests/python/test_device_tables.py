@@ -488,3 +488,44 @@ def test_batches_go_into_an_arena_from_anywhere(simulated_devices, source):
     assert here(moved).equals(BATCH)
     with xd.serve({"t": moved}) as server:
         assert server.stats()["sources"][0]["bytes_copied"] == 0
+
+
+@pytest.mark.parametrize("uri", ["shm:", "tcp:"])
+def test_a_dictionary_that_batches_share_comes_to_the_device_once(simulated_devices, uri):
+    values = pa.array([c * 1000 for c in "abcdefgh"])
+    batches = [
+        pa.record_batch({"n": [n] * 64, "d": pa.DictionaryArray.from_arrays(pa.array([0, n] * 32, pa.int8()), values)})
+        for n in range(8)
+    ]
+    with xd.serve({"t": batches}, uri) as server, xd.connect(server.uri) as client:
+        before = simulated_devices.counters()["bytes_copied"]
+        reader = client.get("t", device="sim:1")
+        got = list(reader)
+        assert simulated_devices.counters()["bytes_copied"] - before == pytest.approx(reader.bytes_copied, rel=0.05)
+        assert reader.bytes_copied == 8 * 64 * (8 + 1) + 8000 + 9 * 4
+        assert [here(batch) for batch in got] == batches
+        del reader
+        gc.collect()
+        assert [here(batch) for batch in got[3:]] == batches[3:], "the batches keep it"
+        del got
+
+
+def test_dictionaries_that_change_and_those_in_dictionaries(simulated_devices):
+    def batch(*texts: str) -> pa.RecordBatch:
+        inner = pa.array(texts).dictionary_encode()
+        nested = pa.DictionaryArray.from_arrays(pa.array([0, 0]), pa.StructArray.from_arrays([inner], ["t"]))
+        return pa.record_batch({"d": pa.array(texts).dictionary_encode(), "nested": nested})
+
+    batches = [batch("a", "b"), batch("a", "b"), batch("c", "d"), batch("a", "b")]
+    source = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    with xd.serve({"t": source}) as server, xd.connect(server.uri) as client:
+        assert [here(one) for one in client.get("t", device="sim:1")] == batches
+
+
+def test_copies_are_counted_when_a_c_consumer_reads(simulated_devices):
+    with xd.serve({"t": [BATCH] * 3}) as server, xd.connect(server.uri) as client:
+        reader = client.get("t", device="sim:1")
+        assert reader.bytes_copied == 0
+        table = pa.table(reader)
+        assert table.to_batches() == [BATCH] * 3
+        assert reader.bytes_copied == pytest.approx(3 * BATCH.nbytes, rel=0.1)
