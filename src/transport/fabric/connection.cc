@@ -40,13 +40,21 @@ constexpr int kDeathMs = 100;
 class FabricConnection::FabricReading final : public Reading {
  public:
   explicit FabricReading(std::shared_ptr<ReadState> state) noexcept : state_(std::move(state)) {}
+  FabricReading(const FabricReading&) = delete;
+  FabricReading& operator=(const FabricReading&) = delete;
+  ~FabricReading() override { see(); }
   bool done() override {
     if (state_->connection != nullptr) state_->connection->advance_reads();
+    see();
     if (state_->failure) std::rethrow_exception(state_->failure);
     return state_->connection == nullptr;
   }
 
  private:
+  void see() noexcept {
+    if (state_->unseen) --*std::exchange(state_->unseen, nullptr);
+  }
+
   const std::shared_ptr<ReadState> state_;
 };
 
@@ -369,6 +377,11 @@ void FabricConnection::collect_reads() {
     if (!traffic_->is_complete(*state->group)) return false;
     state->group.reset();
     state->connection = nullptr;
+    const bool has_reading = state.use_count() > 1;
+    if (has_reading) {
+      state->unseen = unseen_reads_;
+      ++*unseen_reads_;
+    }
     return true;
   });
 }
@@ -411,7 +424,8 @@ bool FabricConnection::has_other_news() const noexcept {
     room_told_ = true;
     return true;
   }
-  return traffic_->ended() != seen_ended_ || traffic_->broken() || (!reads_only_ && front_is_ready());
+  return *unseen_reads_ > 0 || traffic_->ended() != seen_ended_ || traffic_->broken() ||
+         (!reads_only_ && front_is_ready());
 }
 
 bool FabricConnection::readable() const {

@@ -59,6 +59,7 @@ class FabricConnection final : public net::StreamConnection {
     FabricConnection* connection = nullptr;  // null once the reads have ended
     std::unique_ptr<ReadGroup> group{};      // null once nothing uses its memory
     std::exception_ptr failure{};
+    std::shared_ptr<std::size_t> unseen{};  // counts it, once it has ended, until its Reading is asked
   };
   /// A message, copied out of the link's buffer.
   struct Message {
@@ -116,6 +117,8 @@ class FabricConnection final : public net::StreamConnection {
   Message current_;  // the message that receive() returned last
   std::map<std::uint16_t, ReadableRegion> regions_;
   std::deque<std::shared_ptr<ReadState>> reads_;
+  // Reads that have ended and whose Reading doesn't know: they may end while another one is asked.
+  const std::shared_ptr<std::size_t> unseen_reads_ = std::make_shared<std::size_t>(0);
   std::uint64_t seen_ended_ = 0;    // of Traffic::ended()
   bool frame_came_ = false;         // to beside()
   bool reads_only_ = false;         // messages don't count as something to receive

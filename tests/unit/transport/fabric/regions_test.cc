@@ -113,6 +113,30 @@ TEST_F(FabricRegions, AreReadOnlyByClientsThatWantTo) {
                UnsupportedError);
 }
 
+TEST_F(FabricRegions, ReadsThatEndWhileAnotherIsAskedAreNews) {
+  const Pair ends;
+  const auto region = frozen(pattern(1 << 16));
+  ASSERT_TRUE(ends.server->announce(1, region));
+  const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
+  ends.client->peer_region(base, kPatienceMs);
+  EXPECT_FALSE(ends.client->receive()) << "the link is drained";
+  Bytes to(1 << 16);
+  const ReadPart part{base, to.size(), to.data()};
+  const auto first = ends.client->read({&part, 1}, nullptr);
+  const auto second = ends.client->read({&part, 1}, nullptr);
+  const auto last = ends.client->read({&part, 1}, nullptr);
+  EXPECT_FALSE(first->done());
+  while (!last->done()) ends.server->receive();
+  EXPECT_FALSE(ends.client->prepare_sleep()) << "the first one has ended as well";
+  ends.client->wake();
+  EXPECT_TRUE(first->done());
+  EXPECT_FALSE(ends.client->prepare_sleep()) << "one more";
+  ends.client->wake();
+  EXPECT_TRUE(second->done());
+  EXPECT_TRUE(ends.client->prepare_sleep());
+  ends.client->wake();
+}
+
 TEST_F(FabricRegions, ReadsWaitForRoom) {
   const Pair ends;
   const auto region = frozen(pattern(1 << 16));
