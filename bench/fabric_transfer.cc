@@ -75,6 +75,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
         writer.append({memory[i].get(), plan.body_bytes});
         connection->announce(static_cast<std::uint16_t>(i), writer.freeze());
       }
+      connection->send(metadata, {});
     }
     bool metadata_sent = false;
     for (std::int64_t sent = 0;;) {
@@ -123,8 +124,8 @@ void consume_ours(const Arguments& arguments, const Plan& plan) {
   std::vector<std::uint64_t> bases;
   for (std::size_t i = 0; i < plan.sets; ++i) {
     bases.push_back((std::uint64_t{i} << 48) + kUnused);
-    connection->peer_region(bases.back(), 10'000);
   }
+  while (!connection->receive()) wait();  // its announcements came before
   std::vector<std::shared_ptr<std::byte>> memory;
   for (std::size_t i = 0; i <= kAtOnce; ++i) memory.emplace_back(make_memory(plan.body_bytes, 0).release(), std::free);
   std::deque<std::unique_ptr<transport::Reading>> under_way;

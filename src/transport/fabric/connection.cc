@@ -1,9 +1,6 @@
 #include "connection.h"
 
-#include <poll.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -21,6 +18,7 @@ constexpr std::uint64_t kInline = 16 << 10;
 constexpr std::size_t kMaxBodies = Traffic::kMaxOutgoing;
 constexpr std::uint64_t kMaxBodyBytes = 128 << 20;
 constexpr std::size_t kMaxArrived = 64;
+constexpr std::size_t kMaxArrivedBytes = 1 << 20;  // of messages, the last of which may go over it
 /// Groups of reads under way at once.
 constexpr std::size_t kMaxReads = 64;
 /// Frames without a message, such as announcements, that one receive() takes.
@@ -30,7 +28,6 @@ constexpr int kLastTurns = 100;
 /// Turns for events of libfabric's own, which are no news for us.
 constexpr int kSleepTurns = 100;
 constexpr int kNumberShift = 48;
-constexpr std::chrono::milliseconds kHookInterval{100};
 /// How long the link is watched to learn whether a read failed because the peer is gone, which its system tells at
 /// once.
 constexpr int kDeathMs = 100;
@@ -197,6 +194,7 @@ bool FabricConnection::read_link() {
     message.copy.assign(in->bytes.begin(), in->bytes.end());
     message.bytes = message.copy;
   }
+  message_bytes_ += message.bytes.size();
   arrived_.emplace_back(std::move(message));
   update_takes_input();
   return true;
@@ -212,6 +210,7 @@ std::optional<Incoming> FabricConnection::take_arrived() {
       out = take_body(**body);
     } else if (auto* const message = std::get_if<Message>(&front)) {
       current_ = std::move(*message);
+      message_bytes_ -= current_.bytes.size();
       out = Incoming{current_.tagged, current_.tag, current_.bytes, std::move(current_.owner)};
     } else if (auto* const announced = std::get_if<Announced>(&front)) {
       const std::uint16_t number = announced->number;
@@ -248,7 +247,8 @@ std::optional<Incoming> FabricConnection::take_last() {
 }
 
 void FabricConnection::update_takes_input() noexcept {
-  takes_input_.store(bodies_ < kMaxBodies && body_bytes_ < kMaxBodyBytes && arrived_.size() < kMaxArrived,
+  takes_input_.store(bodies_ < kMaxBodies && body_bytes_ < kMaxBodyBytes && arrived_.size() < kMaxArrived &&
+                         message_bytes_ < kMaxArrivedBytes,
                      std::memory_order_relaxed);
 }
 
@@ -256,8 +256,10 @@ void FabricConnection::beside(net::FrameKind kind, std::uint64_t number, ByteSpa
   frame_came_ = true;
   if (kind == net::FrameKind::kBodyBeside) {
     add_body(number, payload);
+  } else if (kind == net::FrameKind::kRegion) {
+    add_region(check_region(number), payload);
   } else {
-    add_region(number, payload);
+    arrived_.emplace_back(Retired{check_region(number)});
   }
   update_takes_input();
 }
@@ -280,54 +282,34 @@ void FabricConnection::add_body(std::uint64_t tag, ByteSpan payload) {
   traffic_->receive(added);
 }
 
-/// `payload` is empty for a region that is retired.
-void FabricConnection::add_region(std::uint64_t number, ByteSpan payload) {
+/// Checks that the peer may announce and retire regions, and the number.
+std::uint16_t FabricConnection::check_region(std::uint64_t number) const {
   if (serves_ || !agreement().ways.has(Way::kRead)) {
     throw ProtocolError(where() + " sent an announcement of a region, which this end didn't agree to");
   }
   if (number > 0xFFFF) throw ProtocolError(where() + " named a region " + std::to_string(number) + ", over 65535");
-  const auto short_number = static_cast<std::uint16_t>(number);
-  if (payload.empty()) {
-    arrived_.emplace_back(Retired{short_number});
-    return;
-  }
+  return static_cast<std::uint16_t>(number);
+}
+
+void FabricConnection::add_region(std::uint16_t number, ByteSpan payload) {
   RegionAnnouncement announced;
   if (!decode(payload, &announced)) throw ProtocolError(where() + " sent a malformed announcement of a region");
-  auto region = std::make_shared<const PeerRegion>(number << kNumberShift, announced.size, nullptr);
-  arrived_.emplace_back(Announced{short_number, {std::move(region), announced.start, announced.key}});
+  auto region = std::make_shared<const PeerRegion>(std::uint64_t{number} << kNumberShift, announced.size, nullptr);
+  arrived_.emplace_back(Announced{number, {std::move(region), announced.start, announced.key}});
 }
 
 const ReadableRegion* FabricConnection::find(std::uint64_t address) const noexcept {
-  const auto number = static_cast<std::uint16_t>(address >> kNumberShift);
-  if (const auto known = regions_.find(number); known != regions_.end()) return &known->second;
-  for (const Arrived& each : arrived_) {
-    const auto* const announced = std::get_if<Announced>(&each);
-    if (announced != nullptr && announced->number == number) return &announced->region;
-  }
-  return nullptr;
+  const auto known = regions_.find(static_cast<std::uint16_t>(address >> kNumberShift));
+  return known == regions_.end() ? nullptr : &known->second;
 }
 
+/// Never waits: a region's announcement comes before every message that names an address in it.
 std::shared_ptr<const PeerRegion> FabricConnection::peer_region(std::uint64_t address, int timeout_ms,
                                                                 const InterruptHook& interrupted) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + std::chrono::milliseconds(std::max(timeout_ms, 0));
   if (!agreement().ways.has(Way::kRead)) return Connection::peer_region(address, timeout_ms, interrupted);
-  for (;;) {
-    if (const ReadableRegion* const known = find(address)) return known->region;
-    if (read_link()) continue;
-    if (interrupted && interrupted()) {
-      throw InterruptedError("waiting for a region of " + where() + " was interrupted");
-    }
-    const auto now = Clock::now();
-    if (now >= deadline || stream_ended() || !takes_input()) {
-      throw ProtocolError(where() + " named the address " + std::to_string(address) +
-                          ", which is in no region that it has announced");
-    }
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(std::min<Clock::duration>(deadline - now, kHookInterval));
-    pollfd ask{descriptor(), POLLIN, 0};
-    ::poll(&ask, 1, static_cast<int>(left.count()));
-  }
+  if (const ReadableRegion* const known = find(address)) return known->region;
+  throw ProtocolError(where() + " named the address " + std::to_string(address) +
+                      ", which is in no region that it has announced");
 }
 
 std::unique_ptr<Reading> FabricConnection::read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {

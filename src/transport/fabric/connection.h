@@ -87,7 +87,8 @@ class FabricConnection final : public net::StreamConnection {
   bool read_link();
   void beside(net::FrameKind kind, std::uint64_t number, ByteSpan payload) override;
   void add_body(std::uint64_t tag, ByteSpan payload);
-  void add_region(std::uint64_t number, ByteSpan payload);
+  void add_region(std::uint16_t number, ByteSpan payload);
+  std::uint16_t check_region(std::uint64_t number) const;
   bool takes_input() const noexcept override { return takes_input_.load(std::memory_order_relaxed) && !reads_only_; }
   bool has_other_news() const noexcept override;
   bool front_is_ready() const;
@@ -111,8 +112,9 @@ class FabricConnection final : public net::StreamConnection {
   // Of the receiving half:
   std::shared_ptr<BodyMemory> body_memory_;
   std::deque<Arrived> arrived_;
-  std::size_t bodies_ = 0;        // in arrived_
-  std::uint64_t body_bytes_ = 0;  // of these
+  std::size_t bodies_ = 0;         // in arrived_
+  std::uint64_t body_bytes_ = 0;   // of these
+  std::size_t message_bytes_ = 0;  // of the messages in arrived_
   std::atomic<bool> takes_input_{true};
   Message current_;  // the message that receive() returned last
   std::map<std::uint16_t, ReadableRegion> regions_;

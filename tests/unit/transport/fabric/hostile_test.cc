@@ -159,6 +159,33 @@ TEST_F(FabricHostileServer, AnnouncesARegionTwice) {
   EXPECT_THAT(error(), HasSubstr("announced region 1 twice"));
 }
 
+TEST_F(FabricHostileServer, AnnouncesARegionWithoutAWord) {
+  connect();
+  announce(1, {4096, 0, 9});
+  server_.frame(FrameKind::kRegion, 1);
+  EXPECT_THAT(error(), HasSubstr("sent a malformed announcement of a region"));
+}
+
+TEST_F(FabricHostileServer, SendsLongMessagesBehindABodyThatNeverComes) {
+  connect();
+  announce_body({100'000, 50, {100'000}});
+  const Bytes message(1 << 20);
+  std::size_t taken = 0;
+  while (taken < 63 && server_.frame(FrameKind::kTagged, 4, message, [&] { EXPECT_FALSE(client_->receive()); }))
+    ++taken;
+  EXPECT_LT(taken, 40u) << "the link is full: it isn't read";
+  EXPECT_TRUE(client_->prepare_sleep());
+  client_->wake();
+}
+
+TEST_F(FabricHostileServer, NamesARegionThatItHasNotAnnounced) {
+  connect();
+  announce(1, {4096, 0, 9});
+  await_region(*client_, std::uint64_t{1} << 48);
+  EXPECT_THROW(client_->peer_region(std::uint64_t{2} << 48, kPatienceMs), ProtocolError)
+      << "at once: nothing may follow";
+}
+
 TEST_F(FabricHostileServer, RetiresARegionThatIsNone) {
   connect();
   server_.frame(FrameKind::kRetired, 1);
@@ -189,7 +216,7 @@ TEST_F(FabricHostileServer, AnnouncesRegionsToAClientWithoutReads) {
 TEST_F(FabricHostileServer, AnnouncesAKeyThatIsGarbage) {
   connect();
   announce(1, {4096, 0, 0xBAD});
-  client_->peer_region(std::uint64_t{1} << 48, kPatienceMs);
+  await_region(*client_, std::uint64_t{1} << 48);
   EXPECT_THAT(read(std::uint64_t{1} << 48, 4096), HasSubstr("ProtocolError"));
   EXPECT_THROW(client_->receive(), Error) << "the endpoints have parted";
 }
@@ -202,7 +229,7 @@ TEST_F(FabricHostileServer, LiesAboutTheSizeOfARegion) {
   const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
   announce(1, {1 << 20, registered->start(), registered->key()});
   const std::uint64_t base = std::uint64_t{1} << 48;
-  EXPECT_EQ(client_->peer_region(base, kPatienceMs)->size, 1u << 20);
+  EXPECT_EQ(await_region(*client_, base)->size, 1u << 20);
   EXPECT_EQ(read(base + 64, 100'000), "done");
   EXPECT_THAT(read(base + 64, 1 << 19), HasSubstr("ProtocolError")) << "its provider checks";
 }
@@ -211,7 +238,7 @@ TEST_F(FabricHostileServer, DiesInARead) {
   connect();
   announce(1, {64 << 20, 0, 9});
   const std::uint64_t base = std::uint64_t{1} << 48;
-  client_->peer_region(base, kPatienceMs);
+  await_region(*client_, base);
   Bytes to(1 << 20);
   const ReadPart part{base, to.size(), to.data()};
   const auto reading = client_->read({&part, 1}, nullptr);

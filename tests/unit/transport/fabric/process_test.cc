@@ -61,7 +61,7 @@ class FabricProcesses : public ::testing::Test {
   }
   std::unique_ptr<Reading> read(Bytes& to) {
     const std::uint64_t base = (std::uint64_t{1} << 48) + 64;
-    client_->peer_region(base, kPatienceMs);
+    await_region(*client_, base);
     const ReadPart part{base, to.size(), to.data()};
     return client_->read({&part, 1}, nullptr);
   }

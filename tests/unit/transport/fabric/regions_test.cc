@@ -39,7 +39,7 @@ TEST_F(FabricRegions, AreRegisteredOnceForAllConnections) {
       ASSERT_TRUE(servers[i]->announce(round, region));
       Bytes got(100'000);
       const std::uint64_t base = (std::uint64_t{round} << 48) + kUnused;
-      clients[i]->peer_region(base, kPatienceMs);
+      await_region(*clients[i], base);
       const ReadPart part{base, got.size(), got.data()};
       const auto reading = clients[i]->read({&part, 1}, nullptr);
       while (!reading->done()) servers[i]->receive();
@@ -79,7 +79,7 @@ TEST_F(FabricRegions, OfWritableMemoryShowWhatIsWrittenLater) {
   ASSERT_TRUE(ends.server->announce(3, region));
   std::memcpy(region->writable() + 100, "later", 5);
   const std::uint64_t base = (std::uint64_t{3} << 48) + 100;
-  ends.client->peer_region(base, kPatienceMs);
+  await_region(*ends.client, base);
   std::array<char, 5> got{};
   const ReadPart part{base, got.size(), reinterpret_cast<std::byte*>(got.data())};
   const auto reading = ends.client->read({&part, 1}, nullptr);
@@ -118,7 +118,7 @@ TEST_F(FabricRegions, ReadsThatEndWhileAnotherIsAskedAreNews) {
   const auto region = frozen(pattern(1 << 16));
   ASSERT_TRUE(ends.server->announce(1, region));
   const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
-  ends.client->peer_region(base, kPatienceMs);
+  await_region(*ends.client, base);
   EXPECT_FALSE(ends.client->receive()) << "the link is drained";
   Bytes to(1 << 16);
   const ReadPart part{base, to.size(), to.data()};
@@ -142,7 +142,7 @@ TEST_F(FabricRegions, ReadsWaitForRoom) {
   const auto region = frozen(pattern(1 << 16));
   ASSERT_TRUE(ends.server->announce(1, region));
   const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
-  ends.client->peer_region(base, kPatienceMs);
+  await_region(*ends.client, base);
   std::vector<std::unique_ptr<Reading>> readings;
   Bytes to(8);
   const ReadPart part{base, to.size(), to.data()};

@@ -61,6 +61,20 @@ inline Incoming receive(Connection& connection) {
   }
 }
 
+/// Waits for the announcement of a region that no message names.
+inline std::shared_ptr<const PeerRegion> await_region(Connection& connection, std::uint64_t address) {
+  const auto deadline = in_patience();
+  for (;;) {
+    connection.receive();
+    try {
+      return connection.peer_region(address, 0);
+    } catch (const ProtocolError&) {
+      if (Clock::now() > deadline) throw;
+    }
+    wait_readable(connection, WaitMode::kBlock, in_ns(deadline), nullptr);
+  }
+}
+
 inline std::unique_ptr<Connection> accept_one(Listener& listener) {
   const auto deadline = in_patience();
   while (Clock::now() < deadline) {
@@ -192,13 +206,24 @@ class RawEnd {
       ::poll(&ask, 1, endpoint ? 1 : 100);
     }
   }
-  void frame(net::FrameKind kind, std::uint64_t tag, ByteSpan payload = {}) {
+  /// Sends a frame. Calls `between` until the other end has taken it; returns false if it stops taking.
+  bool frame(
+      net::FrameKind kind, std::uint64_t tag, ByteSpan payload = {}, const std::function<void()>& between = [] {}) {
     Bytes bytes(net::kHeaderBytes);
     store(bytes.data(), {kind, tag, payload.size()}, net::Checksums::kNone);
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     bytes.resize(align_up(bytes.size(), 8));
-    const iovec all{bytes.data(), bytes.size()};
-    socket_->write({&all, 1});
+    ByteSpan rest = bytes;
+    for (int idle = 0; !rest.empty() && idle < 100; ++idle) {
+      const iovec part{const_cast<std::byte*>(rest.data()), rest.size()};
+      const net::IoResult moved = socket_->write({&part, 1});
+      if (moved.bytes > 0) idle = 0;
+      rest = rest.subspan(moved.bytes);
+      between();
+      pollfd ask{socket_->get(), POLLOUT, 0};
+      if (!rest.empty()) ::poll(&ask, 1, 1);
+    }
+    return rest.empty();
   }
   /// Makes progress until `done()`. Returns false if the other end hung up, or after kPatienceMs.
   template <typename F>
