@@ -5,11 +5,14 @@
 //   --what message | read    bodies that are sent, or memory that the client reads
 //   --provider NAME          tcp;ofi_rxm as without it
 //   --host ADDRESS           to listen at; --address HOST:PORT to connect to
-//   --body-bytes N --sets N  bodies, each from memory of its own in turns; ours have 8 parts each, as a batch of 8
-//                            columns, the others one
+//   --body-bytes N --sets N  bodies, each from memory of its own in turns
+//   --parts N                of each body that is sent, apart from each other: 8 as a batch of 8 columns on the heap, 1
+//   as
+//                            of a published table. A message of libfabric takes four.
 //   --batches N --warm-up N
 //   --wait spin | block | auto
-// Both ways have two bodies under way at once, and receive into memory that is used again and again.
+// Both ways have four bodies under way that are sent, or two that are read, and receive into memory that is used again
+// and again.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -23,9 +26,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <deque>
+#include <span>
 
 #include "arguments.h"
 #include "body_memory.h"
@@ -36,8 +41,10 @@
 namespace crossdock::bench {
 namespace {
 
-constexpr std::size_t kAtOnce = 2;    // bodies under way
-constexpr std::size_t kWindow = 128;  // messages, as a session has them on their way
+constexpr std::size_t kAtOnce = 2;      // bodies under way that are read
+constexpr std::size_t kSentAtOnce = 4;  // and that are sent: as many as ours has
+constexpr std::size_t kGather = 4;      // parts that a message takes
+constexpr std::size_t kWindow = 128;    // messages, as a session has them on their way
 
 std::string provider_of(const Arguments& arguments) { return arguments.text("provider", "tcp;ofi_rxm"); }
 
@@ -67,7 +74,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
   const bool reads = arguments.text("what", "message") == "read";
   const std::vector<Memory> memory = make_bodies(plan);
   const std::vector<std::byte> metadata(kMetadata);
-  const std::int64_t start_cpu = cpu_ns();
+  std::int64_t start_cpu = cpu_ns();
   try {
     if (reads) {
       for (std::size_t i = 0; i < plan.sets; ++i) {
@@ -76,6 +83,7 @@ void serve_ours(const Arguments& arguments, const Plan& plan) {
         connection->announce(static_cast<std::uint16_t>(i), writer.freeze());
       }
       connection->send(metadata, {});
+      start_cpu = cpu_ns();
     }
     bool metadata_sent = false;
     for (std::int64_t sent = 0;;) {
@@ -204,11 +212,15 @@ class Bare {
     while ((result = begin()) == -FI_EAGAIN) progress();
     check(result, "beginning an operation");
   }
-  void send(const Memory& from, std::size_t bytes, std::uint64_t tag) {
-    begin([&] { return fi_tsend(endpoint_, from.get(), bytes, nullptr, peer_, tag, nullptr); });
+  void send(std::span<const ByteSpan> parts, std::uint64_t tag) {
+    std::array<iovec, kGather> vector{};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      vector.at(i) = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
+    }
+    begin([&] { return fi_tsendv(endpoint_, vector.data(), nullptr, parts.size(), peer_, tag, nullptr); });
   }
-  void receive(const Memory& to, std::size_t bytes, std::uint64_t tag) {
-    begin([&] { return fi_trecv(endpoint_, to.get(), bytes, nullptr, FI_ADDR_UNSPEC, tag, 0, nullptr); });
+  void receive(std::byte* to, std::size_t bytes, std::uint64_t tag) {
+    begin([&] { return fi_trecv(endpoint_, to, bytes, nullptr, FI_ADDR_UNSPEC, tag, 0, nullptr); });
   }
   void read(const Memory& to, std::size_t bytes, const std::array<std::uint64_t, 2>& key) {
     begin([&] { return fi_read(endpoint_, to.get(), bytes, nullptr, peer_, key[1], key[0], nullptr); });
@@ -278,6 +290,8 @@ sockaddr_in own_host(int socket) {
   return address;
 }
 
+std::size_t messages_of(const Plan& plan) { return (plan.parts + kGather - 1) / kGather; }
+
 void serve_raw(const Arguments& arguments, const Plan& plan) {
   const UniqueFd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = address_of(arguments.text("host", "127.0.0.1"), 0);
@@ -299,11 +313,17 @@ void serve_raw(const Arguments& arguments, const Plan& plan) {
       if (::send(socket.get(), key.data(), sizeof key, 0) != sizeof key) throw_errno(errno, "sending a key");
     }
   } else {
+    const std::size_t messages = messages_of(plan);
     std::int64_t under_way = 0;
     for (std::int64_t sent = 0; sent < plan.warm_up + plan.batches; ++sent) {
-      bare.send(memory[static_cast<std::size_t>(sent) % plan.sets], plan.body_bytes, static_cast<std::uint64_t>(sent));
-      if (++under_way < static_cast<std::int64_t>(kAtOnce)) continue;
-      bare.wait_one();
+      const std::vector<ByteSpan> parts = parts_of(memory[static_cast<std::size_t>(sent) % plan.sets], plan);
+      for (std::size_t k = 0; k < messages; ++k) {
+        const auto of_message =
+            std::span(parts).subspan(k * kGather).first(std::min(kGather, plan.parts - k * kGather));
+        bare.send(of_message, static_cast<std::uint64_t>(sent) * messages + k);
+      }
+      if (++under_way < static_cast<std::int64_t>(kSentAtOnce)) continue;
+      for (std::size_t k = 0; k < messages; ++k) bare.wait_one();
       --under_way;
     }
   }
@@ -327,19 +347,25 @@ void consume_raw(const Arguments& arguments, const Plan& plan) {
   for (auto& key : keys) {
     if (::recv(socket.get(), key.data(), sizeof key, MSG_WAITALL) != sizeof key) throw_errno(errno, "getting a key");
   }
+  const std::size_t at_once = reads ? kAtOnce : kSentAtOnce;
+  const std::size_t messages = reads ? 1 : messages_of(plan);
   std::vector<Memory> memory;
-  for (std::size_t i = 0; i <= kAtOnce; ++i) memory.push_back(make_memory(plan.body_bytes, 0));
+  for (std::size_t i = 0; i <= at_once; ++i) memory.push_back(make_memory(plan.body_bytes, 0));
   std::int64_t begun = 0;
   measure(plan, [&](std::int64_t i) {
-    for (; begun < plan.warm_up + plan.batches && begun < i + static_cast<std::int64_t>(kAtOnce); ++begun) {
+    for (; begun < plan.warm_up + plan.batches && begun < i + static_cast<std::int64_t>(at_once); ++begun) {
       const Memory& to = memory[static_cast<std::size_t>(begun) % memory.size()];
       if (reads) {
         bare.read(to, plan.body_bytes, keys[static_cast<std::size_t>(begun) % plan.sets]);
-      } else {
-        bare.receive(to, plan.body_bytes, static_cast<std::uint64_t>(begun));
+        continue;
+      }
+      for (std::size_t k = 0; k < messages; ++k) {
+        const std::size_t at = plan.body_bytes * (k * kGather) / plan.parts;
+        const std::size_t end = plan.body_bytes * std::min((k + 1) * kGather, plan.parts) / plan.parts;
+        bare.receive(to.get() + at, end - at, static_cast<std::uint64_t>(begun) * messages + k);
       }
     }
-    bare.wait_one();
+    for (std::size_t k = 0; k < messages; ++k) bare.wait_one();
     check_body({memory[static_cast<std::size_t>(i) % memory.size()].get(), plan.body_bytes}, i, plan);
   });
 }
@@ -365,8 +391,8 @@ void transfer(const Arguments& arguments) {
 }  // namespace crossdock::bench
 
 int main(int argc, char** argv) {
-  return crossdock::bench::run(
-      argc, argv,
-      {"role", "way", "what", "provider", "host", "address", "body-bytes", "sets", "batches", "warm-up", "wait"},
-      crossdock::bench::transfer);
+  return crossdock::bench::run(argc, argv,
+                               {"role", "way", "what", "provider", "host", "address", "body-bytes", "sets", "parts",
+                                "batches", "warm-up", "wait"},
+                               crossdock::bench::transfer);
 }

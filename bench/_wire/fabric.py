@@ -22,15 +22,17 @@ def run(part: Part) -> None:
         part.leave_out("two namespaces", why)
     with places() as all_places:
         for place in all_places:
-            for way in ("message", "read"):
+            for way, parts in (("message", 1), ("message", 8), ("read", 1)):
                 for n in SIZES:
-                    beside_bare_loop(part, place, way, n)
+                    beside_bare_loop(part, place, way, parts, n)
 
 
-def beside_bare_loop(part: Part, place: Place, way: str, n: int) -> None:
+def beside_bare_loop(part: Part, place: Place, way: str, parts: int, n: int) -> None:
+    """With 8 parts, of a batch on the heap; with one, of a published table."""
     count = part.plan.count_of(n)
     shared: dict[str, object] = {
-        "what": way, "body_bytes": n, "batches": count, "warm_up": max(4, count // 20), "sets": 1, "wait": "auto"
+        "what": way, "body_bytes": n, "batches": count, "warm_up": max(4, count // 20), "sets": 1,
+        "parts": parts, "wait": "auto",
     }  # fmt: skip
 
     def transfer(by: str) -> Cost:
@@ -42,6 +44,7 @@ def beside_bare_loop(part: Part, place: Place, way: str, n: int) -> None:
 
         return with_cpu(run, count)
 
+    what = way if parts == 1 else f"{way}, {parts} parts"
     part.compare(
-        way, place.name, n, "bare libfabric", lambda: transfer("ours"), lambda: transfer("raw"), at_least=0.9
+        what, place.name, n, "bare libfabric", lambda: transfer("ours"), lambda: transfer("raw"), at_least=0.9
     )  # fmt: skip
