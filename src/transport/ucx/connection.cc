@@ -16,6 +16,8 @@ constexpr const char* kWhat = "this ucx connection";
 constexpr std::uint64_t kQuietMessages = 32;
 constexpr std::uint64_t kQuietBytes = 256 << 10;
 constexpr int kControlsPerTurn = 64;
+/// Where no message has begun, a client probes this many times less often: many may be idle.
+constexpr int kIdleProbes = 5;
 /// prepare_sleep() gives up after so many turns in which UCX was busy with itself.
 constexpr int kArmingTurns = 64;
 
@@ -83,6 +85,7 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
       specified_(std::move(memory)),
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
+      keepalive_s_(options.keepalive_s),
       regions_(where_, options.max_regions),
       quantum_(kQuietMessages) {
   endpoint_->limit_copies(options.queue_bytes);
@@ -468,6 +471,7 @@ bool UcxConnection::readable() const {
 bool UcxConnection::prepare_sleep() {
   fork_.check(kWhat);
   if (!failure_) acknowledge();
+  if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;
     if (worker_->arm(reads_only_)) return true;

@@ -122,7 +122,8 @@ class UcxConnection final : public Connection {
   std::uint64_t told_window_ = 0;  // of the sending half
 
   // Of the receiving half:
-  std::optional<ProbeTimer> probes_;      // of a client
+  std::optional<ProbeTimer> probes_;  // of a client
+  const int keepalive_s_;
   std::unique_ptr<const RemoteKey> key_;  // of `specified_`, once a read has needed it
   net::AnnouncedRegions regions_;         // the peer's
   bool reads_only_ = false;               // messages don't count as something to receive

@@ -12,14 +12,18 @@ class ProbeTimer {
  public:
   /// `watched` must stay open as long as this. `where` names the connection in errors. Throws ResourceError,
   /// SystemError.
-  ProbeTimer(int watched, int interval_s, const std::string& where);
+  ProbeTimer(int watched, int interval_s, std::string where);
 
+  /// Sets the interval, which begins now unless it is the same. Throws SystemError.
+  void set(int interval_s);
   /// Readable when `watched` is, or when it is time.
   int descriptor() const noexcept { return poll_.get(); }
   /// Whether an interval has ended since the last call.
   bool due() noexcept;
 
  private:
+  const std::string where_;
+  int interval_s_ = 0;
   UniqueFd timer_;
   UniqueFd poll_;  // an epoll instance that contains the two
 };
