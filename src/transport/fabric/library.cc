@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -85,7 +86,9 @@ void with_settings(F first_call) {
     if (std::getenv(name.c_str()) == nullptr) more.push_back(const_cast<char*>(setting));
   }
   more.push_back(nullptr);
-  char** const list = (new std::vector<char*>(std::move(more)))->data();  // kept: a thread may read it at any time
+  // Kept, because a thread may read it at any time.
+  static auto& lists = *new std::vector<std::unique_ptr<std::vector<char*>>>;
+  char** const list = lists.emplace_back(std::make_unique<std::vector<char*>>(std::move(more)))->data();
   char** const before = std::exchange(environ, list);
   first_call();
   if (environ == list) environ = before;  // else another thread has set a variable meanwhile

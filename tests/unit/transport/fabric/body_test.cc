@@ -19,7 +19,7 @@ constexpr std::size_t kLarge = 100'000;
 
 /// Parts that don't follow each other in memory.
 struct Scattered {
-  explicit Scattered(std::initializer_list<std::size_t> sizes) {
+  explicit Scattered(const std::vector<std::size_t>& sizes) {
     for (const std::size_t size : sizes) add(size);
   }
   void add(std::size_t size) {
