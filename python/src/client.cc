@@ -100,7 +100,10 @@ void bind_client(nb::module_& module) {
           "The size of the data in bytes; None if it is unknown.")
       .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
       .def_prop_ro(
-          "way", [](const CatalogEntry& self) { return text_or_none(self.way); },
+          "way",
+          [](const CatalogEntry& self) {
+            return self.way ? std::optional(std::string(transport::way_name(*self.way))) : std::nullopt;
+          },
           "How bodies come to get() without options: \"map\", \"read\" or \"message\"; None if they can't, or the "
           "server doesn't say.")
       .def_prop_ro(

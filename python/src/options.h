@@ -19,9 +19,7 @@ inline transport::WaitMode wait_of(const std::string& name) {
 
 /// Reads the option `way`: "map", "read" or "message". Throws InvalidArgumentError for others.
 inline transport::Way way_of(const std::string& name) {
-  for (const transport::Way way : {transport::Way::kMap, transport::Way::kRead, transport::Way::kMessage}) {
-    if (name == transport::way_name(way)) return way;
-  }
+  if (const auto way = transport::way_named(name)) return *way;
   throw InvalidArgumentError("way must be \"map\", \"read\" or \"message\", not \"" + name + "\"");
 }
 

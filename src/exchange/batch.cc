@@ -253,6 +253,11 @@ RecordBatch copy(const RecordBatch& from, const CopyPlan& plan) {
 }
 
 RecordBatch copy(const RecordBatch& from, const std::shared_ptr<device::DeviceArena>& arena, const Queue& queue) {
+  if (!arena) throw InvalidArgumentError("copying a batch to an arena of a device: there is no arena");
+  if (!from.host_readable() && from.device != arena->context()->device()) {
+    throw InvalidArgumentError("copying a batch to an arena of " + device::to_string(arena->context()->device()) +
+                               ": the batch is on " + device::to_string(from.device));
+  }
   return BatchCopy(from, false, arena->context(), queue).into(arena);
 }
 

@@ -11,6 +11,8 @@
 namespace crossdock::session {
 namespace {
 
+constexpr std::size_t kMostListings = 16;
+
 void check_name(const std::string& name) {
   if (name.empty())
     throw InvalidArgumentError("a published name can't be empty: the empty ticket requests the catalog");
@@ -27,8 +29,9 @@ transport::Ways ways_of(const PublishedTable& table, const transport::Connection
   return ways;
 }
 
-/// `table`: null for a live stream. `host_copy`: its copy on the host goes.
-WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table, bool host_copy = false) {
+/// `table`: null for a live stream. `host_copy`: its copy on the host goes. `not_read`: its regions can't be prepared.
+WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table, bool host_copy = false,
+                 bool not_read = false) {
   const transport::Agreement& peer = asking.agreement();
   if (peer.role == ChannelRole::kMetadata) return {transport::Way::kMap, "this connection carries no bodies"};
   WayQuestion question{.agreed = peer.ways,
@@ -39,6 +42,7 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
                        .wants_parts = peer.wants_parts,
                        .prefers_reads = peer.prefers_reads};
   if (table != nullptr && !host_copy) question.of_regions = ways_of(*table, asking);
+  if (not_read) question.of_regions = question.of_regions & transport::Way::kMessage;
   return choose_way(question);
 }
 
@@ -55,12 +59,42 @@ bool is_for_others(const PublishedTable& table, const transport::Connection& ask
 }
 
 std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
-                                         const transport::Connection& asking) {
-  const WayAnswer way = way_of(asking, table.get());
+                                         const transport::Connection& asking, WayAnswer way) {
+  const auto prepare = [&](const auto& region) { return asking.prepare_reads(*region); };
+  if (way.way == transport::Way::kRead && !std::ranges::all_of(table->regions, prepare)) {
+    way = way_of(asking, table.get(), false, true);
+  }
   return std::make_unique<TableStream>(std::move(table), way);
 }
 
 }  // namespace
+
+struct Catalog::Choice {
+  std::shared_ptr<const PublishedTable> table{};  ///< Null for a live stream.
+  bool host_copy = false;                         ///< Of the table, which is on a device.
+  WayAnswer way{};
+};
+
+// Decides what a consumer gets of a source, and how. Changes nothing.
+Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const transport::Connection& asking) {
+  if (item.table) {
+    if (needs_host_copy(*item.table, asking)) return {item.table, true, way_of(asking, item.table.get(), true)};
+    const auto& table = is_for_others(*item.table, asking) ? item.table_for_others : item.table;
+    return {table, false, way_of(asking, table.get())};
+  }
+  if (asking.agreement().role != ChannelRole::kBoth) {
+    throw UnsupportedError("\"" + name +
+                           "\" is a live stream, which can only be sent on one connection: connect with one URI, or "
+                           "publish it as a table");
+  }
+  const WayAnswer way = way_of(asking, nullptr);
+  if (!asking.agreement().same_user && way.way != transport::Way::kMessage) {
+    throw PermissionError("\"" + name +
+                          "\" is a live stream, whose memory is reused and can only be sent to processes of the "
+                          "server's own user; publish it as a table for others");
+  }
+  return {.way = way};
+}
 
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
                                                        const PublishOptions& options) {
@@ -165,35 +199,24 @@ void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
 std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const transport::Connection& asking,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
-  const transport::Agreement& peer = asking.agreement();
   if (ticket.empty()) return open_listing(asking);
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
   if (found == items_.end()) throw_not_found(ticket);
   Item& item = *found->second;
-  if (item.table) {
+  const Choice choice = choose(found->first, item, asking);
+  if (choice.table) {
     ++item.consumers;
-    if (needs_host_copy(*item.table, asking)) return open_host_copy(&item, asking, waker);
-    return open_table(is_for_others(*item.table, asking) ? item.table_for_others : item.table, asking);
-  }
-  if (peer.role != ChannelRole::kBoth) {
-    throw UnsupportedError("\"" + found->first +
-                           "\" is a live stream, which can only be sent on one connection: connect with one URI, or "
-                           "publish it as a table");
-  }
-  const WayAnswer way = way_of(asking, nullptr);
-  if (!peer.same_user && way.way != transport::Way::kMessage) {
-    throw PermissionError("\"" + found->first +
-                          "\" is a live stream, whose memory is reused and can only be sent to processes of the "
-                          "server's own user; publish it as a table for others");
+    if (choice.host_copy) return open_host_copy(&item, choice.way, waker);
+    return open_table(choice.table, asking, choice.way);
   }
   if (item.consumed) {
     throw ConsumedError("\"" + found->first +
                         "\" is a stream that can be read once, and was given to another consumer; publish a callable, "
                         "which makes a new stream for each");
   }
-  return open_source(found->first, &item, way, counted, waker);
+  return open_source(found->first, &item, choice.way, counted, waker);
 }
 
 std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) const {
@@ -213,9 +236,8 @@ std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) 
   return table->regions.front();
 }
 
-std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
+std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const WayAnswer& way,
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
-  const WayAnswer way = way_of(asking, item->table.get(), true);
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
     copy->start(*sources_);
@@ -254,22 +276,16 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
   }
 }
 
-// As open() decides it.
-Catalog::Answer Catalog::answer_to(const Item& item, const transport::Connection& asking) {
-  const transport::Agreement& peer = asking.agreement();
-  if (!item.table && peer.role != ChannelRole::kBoth) return {{}, "a live stream goes over one connection alone"};
-  if (peer.role == ChannelRole::kMetadata) return {{}, "this connection carries no bodies"};
+Catalog::Answer Catalog::answer_to(const std::string& name, const Item& item, const transport::Connection& asking) {
+  const ChannelRole role = asking.agreement().role;
+  if (role == ChannelRole::kMetadata) return {{}, "this connection carries no bodies"};
+  if (!item.table && role != ChannelRole::kBoth) return {{}, "a live stream goes over one connection alone"};
   try {
-    const WayAnswer answer =
-        !item.table ? way_of(asking, nullptr)
-        : needs_host_copy(*item.table, asking)
-            ? way_of(asking, item.table.get(), true)
-            : way_of(asking, (is_for_others(*item.table, asking) ? item.table_for_others : item.table).get());
-    if (!item.table && !peer.same_user && answer.way != transport::Way::kMessage) {
-      return {{}, "a live stream's memory goes to processes of the server's own user alone"};
-    }
-    return {answer.way, answer.why};
-  } catch (const UnsupportedError&) {
+    const Choice choice = choose(name, item, asking);
+    return {choice.way.way, choice.way.why};
+  } catch (const PermissionError&) {
+    return {{}, "a live stream's memory goes to processes of the server's own user alone"};
+  } catch (const Error&) {
     return {{}, "the two ends have no way in common that fits this source"};
   }
 }
@@ -281,11 +297,11 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
-    for (const auto& [name, item] : items_) answers.push_back(answer_to(*item, asking));
+    for (const auto& [name, item] : items_) answers.push_back(answer_to(name, *item, asking));
     // Each catalog table has its own memory and descriptor. They are shared so that a client that requests the catalog
     // repeatedly, and releases nothing, can't exhaust these.
     const auto made = std::ranges::find(listings_, answers, &Listing::answers);
-    if (made != listings_.end()) return open_table(made->table, asking);
+    if (made != listings_.end()) return open_table(made->table, asking, way_of(asking, made->table.get()));
     seen = changes_;
     auto answer = answers.begin();
     for (const auto& [name, item] : items_) {
@@ -302,8 +318,11 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   }
   auto made = publish_catalog(rows);
   const std::lock_guard lock(mutex_);
-  if (seen == changes_) listings_.push_back({std::move(answers), made});
-  return open_table(std::move(made), asking);
+  if (seen == changes_) {
+    if (listings_.size() == kMostListings) listings_.erase(listings_.begin());
+    listings_.push_back({std::move(answers), made});
+  }
+  return open_table(made, asking, way_of(asking, made.get()));
 }
 
 void Catalog::throw_not_found(std::string_view name) const {

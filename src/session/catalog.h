@@ -90,12 +90,14 @@ class Catalog {
     std::shared_ptr<const PublishedTable> table;
   };
 
-  static Answer answer_to(const Item& item, const transport::Connection& asking);
+  struct Choice;
+  static Choice choose(const std::string& name, const Item& item, const transport::Connection& asking);
+  static Answer answer_to(const std::string& name, const Item& item, const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_listing(const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
-  std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking,
+  std::unique_ptr<ServerStream> open_host_copy(Item* item, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   [[noreturn]] void throw_not_found(std::string_view name) const;
 

@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
+#include "transport/transport.h"
 
 namespace crossdock::session {
 namespace {
@@ -177,9 +178,9 @@ void CatalogReader::read(const array::RecordBatch& batch) {
     CatalogEntry entry;
     entry.name = text(batch, kName, row);
     entry.device = text(batch, kDevice, row);
-    entry.way = text_or_empty(batch, kWay, row);
+    entry.way = transport::way_named(text_or_empty(batch, kWay, row));
     entry.why = text_or_empty(batch, kWhy, row);
-    charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size() + entry.way.size() + entry.why.size());
+    charge(sizeof(CatalogEntry) + entry.name.size() + entry.device.size() + entry.why.size());
     if (valid_at(batch, first_buffers_[kSchema], row)) {
       // Copied, because the original may have any alignment.
       const std::string bytes(text_at(batch, first_buffers_[kSchema], row));

@@ -77,7 +77,10 @@ std::vector<CatalogEntry> Client::list(const ListOptions& options, const transpo
   std::vector<CatalogEntry> entries = catalog.take();
   // The server answers for the connection of the catalog, which isn't the one that bodies come by.
   if (impl_->data_pool) {
-    for (CatalogEntry& entry : entries) entry.way = entry.why = {};
+    for (CatalogEntry& entry : entries) {
+      entry.way.reset();
+      entry.why.clear();
+    }
   }
   return entries;
 }

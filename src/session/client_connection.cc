@@ -138,13 +138,22 @@ void ClientConnection::cancel() noexcept {
 }
 
 void ClientConnection::send_pending() {
-  while (!pending_.empty()) {
-    // From the back: what was sent is forgotten before the next part can throw, and nothing is moved.
-    const auto part = std::span(pending_).last(std::min(addresses_per_message_, pending_.size()));
-    if (!send_tagged(*connection_->agreement().free_data, std::as_bytes(part))) break;
-    owed_.fetch_sub(part.size(), std::memory_order_relaxed);
-    pending_.resize(pending_.size() - part.size());
+  std::size_t sent = 0;
+  const auto forget_sent = [&] {
+    pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(sent));
+    owed_.fetch_sub(sent, std::memory_order_relaxed);
+  };
+  try {
+    while (sent < pending_.size()) {
+      const auto part = std::span(pending_).subspan(sent, std::min(addresses_per_message_, pending_.size() - sent));
+      if (!send_tagged(*connection_->agreement().free_data, std::as_bytes(part))) break;
+      sent += part.size();
+    }
+  } catch (...) {
+    forget_sent();
+    throw;
   }
+  forget_sent();
 }
 
 }  // namespace crossdock::session

@@ -15,7 +15,8 @@
 namespace crossdock::session {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;  // also the unused start of a region: address 0 means no buffer
+using device::kRegionStart;
+constexpr std::uint64_t kAlignment = 64;
 
 bool has_views(const array::Schema& schema) {
   return std::ranges::any_of(schema.nodes(), [](const array::LayoutNode& node) { return node.type.variadic; }) ||
@@ -28,18 +29,18 @@ using Range = std::pair<std::uint64_t, std::uint64_t>;
 /// Returns a region of the host with the same bytes at the same offsets. `used`: the parts that hold buffers, in order.
 std::shared_ptr<const device::Region> host_copy_of(const device::Region& region, const std::vector<Range>& used,
                                                    std::uint64_t* copied) {
-  const std::uint64_t end = used.back().second;
+  const std::uint64_t end = std::ranges::max(used, {}, &Range::second).second;  // they may overlap
   // The arena's first memory is at the same offset as the region's.
   const auto arena = std::make_shared<device::Arena>(align_up(end, kAlignment));
-  const device::BufferRef from = region.memory().slice(kAlignment, end - kAlignment);
+  const device::BufferRef from = region.memory().slice(kRegionStart, end - kRegionStart);
   const device::BufferRef to{.data = arena->allocate(from.size), .size = from.size};
   device::Context& context = *region.context();
   context.wait(context.copy_recorded(to, from, context.make_queue()));
   *copied += from.size;
   // Between the buffers is whatever the device's memory held before.
-  std::uint64_t at = kAlignment;
+  std::uint64_t at = kRegionStart;
   for (const auto& [first, last] : used) {
-    if (first > at) std::memset(static_cast<std::byte*>(to.data) + (at - kAlignment), 0, first - at);
+    if (first > at) std::memset(static_cast<std::byte*>(to.data) + (at - kRegionStart), 0, first - at);
     at = std::max(at, last);
   }
   return arena->freeze();
@@ -71,14 +72,12 @@ std::optional<array::RecordBatch> DeviceMemory::in_arenas(exchange::BatchCopy& c
   std::vector<std::shared_ptr<device::DeviceArena>> found;
   auto batch = copy.in_place([&](const void* pointer, std::uint64_t size) {
     if (reinterpret_cast<std::uintptr_t>(pointer) % kAlignment != 0) return false;  // consumers rely on it
+    const auto is_there = [&](const auto& arena) { return arena->contains(pointer, size); };
+    if (std::ranges::any_of(found, is_there)) return true;
     auto arena = runtime_.find_device_arena(pointer, size);
     if (!arena || arena->context()->device() != device) return false;
-    if (arena->frozen()) {
-      throw ArenaFrozenError(
-          "this table is in an arena that was already published; an arena is for one table: build each table in its "
-          "own arena");
-    }
-    if (std::ranges::find(found, arena) == found.end()) found.push_back(std::move(arena));
+    if (arena->frozen()) fail_published_arena();
+    found.push_back(std::move(arena));
     return true;
   });
   if (!batch) return batch;
@@ -137,7 +136,7 @@ std::shared_ptr<const PublishedTable> host_copy_of(const PublishedTable& table) 
     used[device::address_region(buffer.address)].emplace_back(at, at + buffer.length);
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
-    if (out->regions[i]->kind() != device::RegionKind::kDevice) continue;
+    if (out->regions[i]->kind() != device::RegionKind::kDevice || used[i].empty()) continue;
     std::ranges::sort(used[i]);
     out->regions[i] = host_copy_of(*out->regions[i], used[i], &out->bytes_copied);
   }

@@ -47,11 +47,7 @@ class BufferPlacer {
       if (arenas_[i]->contains(buffer.data, size)) return inside(i, buffer.data);
     }
     if (auto arena = runtime_.find_arena(buffer.data, size)) {
-      if (arena->frozen()) {
-        throw ArenaFrozenError(
-            "this table is in an arena that was already published; an arena is for one table: build each table in its "
-            "own arena");
-      }
+      if (arena->frozen()) fail_published_arena();
       arenas_.push_back(std::move(arena));
       return inside(arenas_.size() - 1, buffer.data);
     }

@@ -73,7 +73,7 @@ bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
 }
 
 // Counts bytes that the connection has sent meanwhile: every call of it may send waiting bytes.
-inline void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
+void ServerConnection::count_pushed(TurnBudget& budget) noexcept {
   const std::uint64_t pushed = connection_->pushed();
   budget.spend((pushed - std::exchange(pushed_, pushed)) / kBytesPerUnit);
 }
@@ -289,7 +289,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
     if (!sent) break;
     progress = true;
   }
-  count_pushed(budget);
+  count_pushed(budget);  // of below_window()
   return progress;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -122,7 +123,10 @@ void TableStream::pack_body(const PublishedMessage& message) {
   for (const dissociated::RemoteBuffer& buffer : table_->buffers_of(message)) {
     if (buffer.length == 0) continue;
     const device::Region& region = *(*readable_)[device::address_region(buffer.address)];
-    pack(with_padding({region.data() + device::address_offset(buffer.address), buffer.length}, region), &parts_);
+    const ByteSpan bytes{region.data() + device::address_offset(buffer.address), buffer.length};
+    if (!region.contains(bytes.data(), bytes.size()))
+      throw std::logic_error("a published buffer is outside its region");
+    pack(with_padding(bytes, region), &parts_);
   }
 }
 

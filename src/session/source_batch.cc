@@ -48,6 +48,12 @@ void check_announced(const RecordBatch& batch, const array::BatchStream& source)
   }
 }
 
+void fail_published_arena() {
+  throw ArenaFrozenError(
+      "this table is in an arena that was already published; an arena is for one table: build each table in its own "
+      "arena");
+}
+
 bool wait_on_host(RecordBatch* batch, const Runtime& runtime, const exchange::WaitFunction& wait) {
   if (!device::host_reaches(batch->device.type)) return false;
   if (!batch->host_readable()) {

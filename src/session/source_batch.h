@@ -19,6 +19,9 @@ namespace crossdock::session {
 /// pointers. Throws InvalidDataError.
 void check_announced(const array::RecordBatch& batch, const array::BatchStream& source);
 
+/// Throws the ArenaFrozenError for a table in an arena that was published before.
+[[noreturn]] void fail_published_arena();
+
 /// Waits, by `wait`, for what is pending on a batch in memory that the host can read. Returns false, and does nothing,
 /// for memory that it can't read. Throws the failure of the work, and as exchange::context_of_work() for work that no
 /// driver here can wait for.

@@ -49,6 +49,8 @@ struct Agreement {
 
 /// Returns "map", "read" or "message".
 std::string_view way_name(Way way) noexcept;
+/// Returns the way of this name, or nothing.
+std::optional<Way> way_named(std::string_view name) noexcept;
 /// Returns the names of a set, as in "map, message".
 std::string to_text(Ways ways);
 
@@ -150,11 +152,14 @@ class Connection {
   /// Returns whether fewer than `window` messages are in flight. False has the same effect as a send() that found no
   /// room: after prepare_sleep() the peer rings once it has received something.
   virtual bool below_window(std::size_t window) = 0;
-  /// Returns those of agreement().ways by which bodies in this region can reach this peer. Bounded work.
+  /// Returns those of agreement().ways by which bodies in this region can reach this peer. Changes nothing.
   /// None for memory that the transport doesn't reach, as most don't reach that of devices.
   virtual Ways ways_of(const device::Region& region) const {
     return region.kind() == device::RegionKind::kDevice ? Ways{} : agreement().ways;
   }
+  /// Prepares a region for being read by the peer, for example registers it. Returns false if the system refuses that:
+  /// then its bodies can go as messages. Bounded work.
+  virtual bool prepare_reads(const device::Region&) const { return true; }
   /// Makes a region known to the peer under a number, before the first message that names an address in it. Returns the
   /// address by which the peer knows its first byte; bodies name it plus an offset. Keeps what it needs of the region
   /// until retire(). Returns nothing if there is no room. Throws std::logic_error unless agreement().ways has kMap or

@@ -412,6 +412,19 @@ def test_slices_of_an_arena(simulated_devices):
         assert pa.table(client.get("t")).to_batches() == [BATCH.select(["b"]).slice(3, 100)]
 
 
+@pytest.mark.parametrize("uri", ["shm:", "tcp:"])
+def test_buffers_of_an_arena_may_overlap(simulated_devices, uri):
+    tensor = xd.Arena(device="sim:1").tensor(1_000_000, "i8")
+    tensor.copy_from(np.arange(1_000_000)).wait()
+    parts = [slice(0, 1_000_000), slice(8, 16), slice(999_992, 1_000_000), slice(16, 24)]
+    with xd.serve({"t": [tensor[part] for part in parts]}, uri) as server, xd.connect(server.uri) as client:
+        assert server.stats()["sources"][0]["bytes_copied"] == 0
+        for place in ("cpu", "sim:1"):
+            batches = list(client.get("t", device=place))
+            assert [here(batch)[0].to_pylist() for batch in batches] == [[*range(1_000_000)[part]] for part in parts]
+            del batches
+
+
 @pytest.mark.simulated_devices(2, delay=0.002)
 def test_work_that_is_pending_on_an_arena_is_waited_for(simulated_devices):
     arena = xd.Arena(device="sim:1")

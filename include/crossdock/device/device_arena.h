@@ -20,7 +20,9 @@ class CROSSDOCK_EXPORT DeviceArena {
  public:
   /// `reserve` is the most that the arena can hold, in bytes. It is allocated here, and handed over as one piece. With
   /// 0 the arena grows by pieces, each as large as all before it (1 GiB at most, or as large as what is asked for).
-  /// Throws UnsupportedError if other processes can't open memory of this context, and as Context::allocate().
+  /// What the memory held before can be read by consumers, where no buffer was written. Throws InvalidArgumentError
+  /// without a context, UnsupportedError if other processes can't open memory of this context, and as
+  /// Context::allocate().
   explicit DeviceArena(std::shared_ptr<Context> context, std::uint64_t reserve = 0);
   ~DeviceArena();
   DeviceArena(const DeviceArena&) = delete;

@@ -33,9 +33,9 @@ struct CatalogEntry {
   std::int64_t rows = -1;                       ///< -1: not known.
   std::int64_t bytes = -1;
   std::string device;  ///< "cpu"
-  /// How the bodies of a get() without options come over this connection: "map", "read" or "message". Empty if they
-  /// can't come, if the server doesn't say, or of a client with two connections.
-  std::string way{};
+  /// How the bodies of a get() without options come over this connection. Absent if they can't come, if the server
+  /// doesn't say, or of a client with two connections.
+  std::optional<transport::Way> way{};
   std::string why{};  ///< The reason, for people; empty if the server doesn't say.
 };
 

@@ -111,16 +111,16 @@ bool FabricConnection::flush() {
 
 Ways FabricConnection::ways_of(const device::Region& region) const {
   if (region.kind() == device::RegionKind::kFile) return {};
-  const Ways ways = Connection::ways_of(region);
-  const Agreement& agreed = agreement();
-  const bool may_be_read = ways.has(Way::kRead) && (agreed.wants_parts || agreed.one_sided || !ways.has(Way::kMessage));
-  if (!may_be_read) return ways;
+  return Connection::ways_of(region);
+}
+
+bool FabricConnection::prepare_reads(const device::Region& region) const {
   try {
     RegisteredRegion::of(region, domain_);
+    return true;
   } catch (const ResourceError&) {
-    return ways & Way::kMessage;
+    return false;
   }
-  return ways;
 }
 
 std::optional<std::uint64_t> FabricConnection::announce(std::uint16_t number,

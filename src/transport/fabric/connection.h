@@ -38,6 +38,7 @@ class FabricConnection final : public net::StreamConnection {
   /// The provider reads memory in this process: not that of a file, which may shrink meanwhile (SIGBUS). A region that
   /// may be read is registered here: where the system refuses that, it goes as a message.
   Ways ways_of(const device::Region& region) const override;
+  bool prepare_reads(const device::Region& region) const override;
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
   bool retire(std::uint16_t number) override;

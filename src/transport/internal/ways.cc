@@ -22,6 +22,13 @@ std::string_view way_name(Way way) noexcept {
   return "unknown";
 }
 
+std::optional<Way> way_named(std::string_view name) noexcept {
+  for (const Way way : {Way::kMap, Way::kRead, Way::kMessage}) {
+    if (way_name(way) == name) return way;
+  }
+  return std::nullopt;
+}
+
 Ways agreed_ways(Ways wanted, Ways transports, std::string_view where) {
   const Ways ways = wanted & transports;
   if (!ways.empty()) return ways;
