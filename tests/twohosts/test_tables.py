@@ -25,7 +25,8 @@ def test_two_streams_at_once(serve, client):
     serve()
     client(
         """
-with xd.connect(uri, checksum=uri.startswith("tcp:") or None) as client, client.get("live") as one, client.get("live") as other:
+checksum = uri.startswith("tcp:") or None
+with xd.connect(uri, checksum=checksum) as client, client.get("live") as one, client.get("live") as other:
     for number, batches in enumerate(zip(one, other, strict=True)):
         for batch in batches:
             assert pa.record_batch(batch) == data.live_batch(number)
