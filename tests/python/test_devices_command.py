@@ -84,6 +84,59 @@ for use in (lambda: xd.Queue("sycl:cpu"), lambda: xd.empty(3, device="oneapi:0")
         assert "libnobody.so" in line
 
 
+@pytest.mark.parametrize("transport", ["ucx", "fabric"])
+def test_a_network_whose_library_is_missing(tmp_path, transport):
+    missing = str(tmp_path / "libnobody.so")
+    variable = f"CROSSDOCK_{transport.upper()}_LIBRARY"
+    networks = {one["transport"]: one for one in json.loads(run("--json", **{variable: missing}))["networks"]}
+    assert not networks[transport]["found"]
+    if missing not in " ".join(networks[transport]["tried"]):
+        assert "headers" in " ".join(networks[transport]["tried"])
+        pytest.skip(f"this build has no {transport}")
+
+
+def test_everything_else_works_without_networks(tmp_path):
+    """Where neither library of a network is there: tables of the host and of a device cross over shm and tcp."""
+    script = """
+import sys
+import pyarrow as pa, crossdock as xd
+from crossdock.testing import simulated_devices
+batch = pa.record_batch({"n": list(range(1000)), "t": [str(n) for n in range(1000)]})
+with simulated_devices(2):
+    sources = {"host": batch, "device": xd.RecordBatch(batch).to("sim:1")}
+    with xd.serve(sources, ["shm:", "tcp:"]) as server:
+        del sources
+        for uri in server.uris:
+            with xd.connect(uri) as client:
+                for name in ("host", "device"):
+                    for device in (None, "sim:1"):
+                        (got,) = client.get(name, device=device)
+                        assert got.device == (device or "cpu")
+                        assert pa.record_batch(got.to("cpu")) == batch
+                        del got
+for uri in sys.argv[1:]:
+    for use in (lambda: xd.serve({}, uri), lambda: xd.connect(uri)):
+        try:
+            use()
+        except xd.UnsupportedError as error:
+            print(error)
+"""
+    missing = {name: str(tmp_path / f"lib{name}.so") for name in ("ucx", "fabric")}
+    try:
+        servers = [xd.serve({}, f"{transport}://127.0.0.1:0") for transport in missing]
+    except xd.UnsupportedError as error:
+        pytest.skip(f"no servers to connect to: {error}")
+    out = subprocess.run(
+        [sys.executable, "-c", script, *(server.uri for server in servers)],
+        capture_output=True, text=True, check=True, timeout=60,
+        env={**os.environ, **{f"CROSSDOCK_{name.upper()}_LIBRARY": path for name, path in missing.items()}},
+    ).stdout  # fmt: skip
+    for server in servers:
+        server.close()
+    for path in missing.values():
+        assert out.count(path) == 2
+
+
 def test_simulated_devices_are_listed():
     with xd.testing.simulated_devices(2):
         (sim,) = [driver for driver in _native.devices() if driver["driver"] == "sim"]
