@@ -25,8 +25,8 @@ struct Attempt {
 std::string why_failed(const Attempt& attempt) {
   const UcxLibrary& library = attempt.worker->context().library();
   if (attempt.endpoint->rejected()) {
-    return "UCX there rejected it: both ends need UCX of the same series, and this end has " + library.version() +
-           " (" + library.path() + "); or too many clients wait there";
+    return "UCX of one end rejected that of the other: both ends need UCX of the same series, and this end has " +
+           library.version() + " (" + library.path() + "); or too many clients wait there";
   }
   return "no server answers; UCX: " + attempt.endpoint->failure().value_or("");
 }

@@ -277,7 +277,8 @@ bool Endpoint::room_for(std::size_t bytes) const {
 
 bool Endpoint::rejected() const {
   const Worker::Lock lock(*worker_);
-  return state_.failure == UCS_ERR_REJECTED;
+  // The other end says "rejected"; this one finds "invalid" what a newer UCX there sends of its address.
+  return state_.failure == UCS_ERR_REJECTED || state_.failure == UCS_ERR_INVALID_PARAM;
 }
 
 std::shared_ptr<const Outcome> Endpoint::flush() {

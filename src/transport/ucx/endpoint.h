@@ -76,7 +76,7 @@ class Endpoint {
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;
-  /// Whether that is a rejection by UCX at the other end, before any message.
+  /// Whether that is a rejection of one end's UCX by the other's, before any message.
   bool rejected() const;
 
   /// Returns the outcome of everything that was sent before: it is over once the peer's UCX has received it, and not
