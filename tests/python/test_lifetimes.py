@@ -258,22 +258,44 @@ def test_the_socket_goes_with_its_server():
 # ---- fork ----
 
 
-def test_fork(script):
-    out = script("""
+CONNECTIONS = [
+    ("shm:", None),
+    ("tcp:", None),
+    ("ucx://127.0.0.1:0", None),
+    ("ucx://127.0.0.1:0", "read"),
+    ("fabric://127.0.0.1:0", None),
+    ("fabric://127.0.0.1:0", "read"),
+]
+
+
+def skip_without(uri: str) -> None:
+    try:
+        xd.serve({}, uri).close()
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("uri", "way"), CONNECTIONS)
+def test_fork(script, uri, way):
+    skip_without(uri)
+    out = script(
+        """
         import os, sys, warnings
         import pyarrow as pa
         import crossdock as xd
         warnings.simplefilter("ignore", DeprecationWarning)  # Python's own, about forks beside threads
+        uri, way = sys.argv[1], sys.argv[2] or None
         batch = pa.record_batch({"x": list(range(1000))})
-        with xd.serve({"t": batch, "f": lambda: pa.table(batch)}) as server, xd.connect(server.uri) as client:
+        with xd.serve({"t": batch, "u": [batch] * 3}, uri) as server, xd.connect(server.uri, way=way) as client:
             frozen = next(client.get("t"))
-            reader = client.get("f")
+            reader = client.get("u")
+            first = next(reader)
             child = os.fork()
             if child == 0:
                 code = 1
                 try:
                     assert pa.record_batch(frozen) == batch
-                    for use in (server.stats, lambda: server.publish("u", batch), client.list,
+                    for use in (server.stats, lambda: server.publish("v", batch), client.list,
                                 lambda: client.get("t"), lambda: next(reader)):
                         try:
                             use()
@@ -282,7 +304,14 @@ def test_fork(script):
                         raise AssertionError("no ForkError")
                     with xd.serve({"own": batch}) as own, xd.connect(own.uri) as mine:  # New ones work.
                         assert pa.table(mine.get("own")).to_batches() == [batch]
-                    del frozen, reader
+                    try:
+                        with xd.serve({"own": batch}, uri) as own, xd.connect(own.uri) as mine:
+                            assert pa.table(mine.get("own")).to_batches() == [batch]
+                    except xd.ForkError as error:
+                        assert uri.startswith("ucx:") and "was started before a fork" in str(error)
+                    else:
+                        assert not uri.startswith("ucx:")
+                    del frozen, reader, first
                     code = 0
                 except BaseException:
                     import traceback
@@ -290,29 +319,45 @@ def test_fork(script):
                 finally:
                     os._exit(code)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            assert pa.table(reader).to_batches() == [batch]
+            assert [pa.record_batch(one) for one in (first, *reader)] == [batch] * 3
             assert pa.table(client.get("t")).to_batches() == [batch]
         print("done")
-    """).finish()
+        """,
+        uri,
+        way or "",
+    ).finish()
     assert out == "done\n"
 
 
-def test_a_forked_child_that_exits_by_itself(script):
-    out = script("""
-        import os, warnings
+@pytest.mark.parametrize(("uri", "way"), CONNECTIONS)
+def test_a_forked_child_that_exits_by_itself(script, uri, way):
+    """In the middle of a body, with copies of the server's and the client's objects."""
+    skip_without(uri)
+    out = script(
+        """
+        import os, sys, time, warnings
         import pyarrow as pa
         import crossdock as xd
         warnings.simplefilter("ignore", DeprecationWarning)
-        batch = pa.record_batch({"x": list(range(1000))})
-        server = xd.serve({"t": batch})
-        client = xd.connect(server.uri)
-        held = next(client.get("t"))
+        uri, way = sys.argv[1], sys.argv[2] or None
+        batches = [pa.record_batch({"x": pa.array(range(n, 1_000_000 + n))}) for n in range(4)]  # More than is buffered
+        server = xd.serve({"t": batches}, uri)
+        client = xd.connect(server.uri, way=way)
+        reader = client.get("t", read_ahead=1 << 20)
+        held = next(reader)
+        deadline = time.monotonic() + 20
+        while not any(one["in_flight"] + one["leases"] for one in server.stats()["consumers"]):
+            assert time.monotonic() < deadline, "no further body has begun"
         child = os.fork()
         if child:
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-            assert pa.table(client.get("t")).to_batches() == [batch]
+            assert [pa.record_batch(one) for one in (held, *reader)] == batches
+            assert pa.table(client.get("t")).to_batches() == batches
             print("done")
-    """).finish()
+        """,
+        uri,
+        way or "",
+    ).finish()
     assert out == "done\n"
 
 
