@@ -140,6 +140,37 @@ def test_a_server_with_remote_reads_says_so(log_lines: Any) -> None:
         assert "can read and write all memory of this process" in log_lines.next()
 
 
+# Has a server that trusts its peers and one that doesn't. Says where a secret lies, and for each line what it is.
+SECRET_SERVERS = """
+import ctypes, sys
+import pyarrow as pa, crossdock as xd
+secret = ctypes.create_string_buffer(b"a secret")
+sources = {"t": pa.table({"n": list(range(1000))})}
+address = "ucx://127.0.0.1:0"
+with xd.serve(sources, address) as server, xd.serve(sources, address, remote_reads="trusted") as trusting:
+    print(server.locations[0], trusting.location("t"), ctypes.addressof(secret), flush=True)
+    for _ in sys.stdin:
+        print(secret.raw[:8].decode(), flush=True)
+"""
+
+
+def test_a_server_that_trusts_nobody_gives_nothing_to_reads_and_writes_by_ucx(peer: Start, script: Start) -> None:
+    server = script(SECRET_SERVERS)
+    location, trusted, address = server.read_line().split()
+    forged = f"{location}&remote_handle={trusted.partition('&remote_handle=')[2]}"
+    # That of the server that trusts is the control.
+    for uri, read, then in ((forged, None, "a secret"), (trusted, "a secret", "overlaid")):
+        client = peer("client", "touch", uri, "t", address)
+        assert hear(client) == read
+        client.stop()
+        server.write_line()
+        assert server.read_line() == then
+    # Our client, with that key, gets bodies by value.
+    with xd.connect(forged.replace("&crossdock=1", ""), remote_reads="trusted") as ours:
+        assert pa.table(ours.get("t")) == pa.table({"n": list(range(1000))})
+    server.stop()
+
+
 @pytest.mark.parametrize(
     ("act", "says"),
     [
@@ -284,6 +315,50 @@ def test_a_key_that_is_garbage_is_an_error(peer: Start, table_file: str) -> None
     ):
         list(client.get("t"))
     server.stop()
+
+
+# Gets a table with the server's key and with forged ones: an error, or the right table.
+FORGED_KEYS = """
+import base64, random, sys
+import pyarrow as pa, crossdock as xd
+start, _, handle = sys.argv[1].replace("&crossdock=1", "").partition("&remote_handle=")
+key, draw = base64.urlsafe_b64decode(handle + "=" * (-len(handle) % 4)), random.Random(1)
+def get(packed):
+    handle = base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    with xd.connect(f"{start}&remote_handle={handle}", remote_reads="trusted", timeout=10) as client:
+        return pa.Table.from_batches([pa.record_batch(batch) for batch in client.get("t", timeout=10)])
+expected = pa.table({"n": list(range(100_000))})
+assert get(key) == expected
+forged = [key[:n] for n in range(1, len(key))]
+forged += [key[:n] + bytes([key[n] ^ mask]) + key[n + 1:] for n in range(len(key)) for mask in (1, 0x80, 0xFF)]
+forged += [key + draw.randbytes(n) for n in (1, 100, 4096 - len(key))]
+forged += [draw.randbytes(n) for n in (1, 2, 8, 9, 10, 64, 1000, 4096) for _ in range(3)] + [bytes([255]) * 4096]
+for packed in forged:
+    try:
+        assert get(packed) == expected
+    except xd.Error:
+        pass
+try:
+    get(bytes(4097))
+except xd.ProtocolError as error:  # so the key of the URI is what bodies are read with
+    assert "must have 1 to 4096" in str(error)
+    print("done")
+"""
+
+
+def test_a_forged_key_is_an_error_or_not_looked_at(script: Start) -> None:
+    """UCX looks at what its networks need of a key: over tcp nothing, but it reads all of the key."""
+    server = script("""
+        import sys
+        import pyarrow as pa, crossdock as xd
+        table = pa.table({"n": list(range(100_000))})
+        with xd.serve({"t": table}, "ucx://127.0.0.1:0", remote_reads="trusted") as server:
+            print(server.location("t"), flush=True)
+            sys.stdin.readline()
+    """)
+    assert script(FORGED_KEYS, server.read_line()).finish() == "done\n"
+    server.write_line()
+    server.finish()
 
 
 def test_a_control_message_of_a_server_is_refused(peer: Start, table_file: str) -> None:

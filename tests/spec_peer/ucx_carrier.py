@@ -124,7 +124,7 @@ class Ucx:
 
     def __init__(self, *, reads: bool = False) -> None:
         self.lib = ctypes.CDLL(os.environ.get("CROSSDOCK_UCX_LIBRARY") or "libucp.so.0")
-        for name in ("tag_send_nbx", "am_send_nbx", "tag_msg_recv_nbx", "am_recv_data_nbx", "get_nbx"):
+        for name in ("tag_send_nbx", "am_send_nbx", "tag_msg_recv_nbx", "am_recv_data_nbx", "get_nbx", "put_nbx"):
             getattr(self.lib, f"ucp_{name}").restype = c_void_p
         for name in _WITH_STATUS:
             getattr(self.lib, f"ucp_{name}").restype = ctypes.c_byte  # ucs_status_t is packed into one byte.
@@ -316,16 +316,26 @@ class UcxCarrier:
         """Reads are done with this key, a remote_handle."""
         self._packed = packed
 
-    def fetch(self, address: int, length: int) -> bytes:
-        """Bytes of the peer's memory."""
+    def _unpack_key(self) -> None:
         if not self._key:
             padded = self._packed + bytes(4096)
             self.ucx.check(self.lib.ucp_ep_rkey_unpack(self.endpoint, padded, ctypes.byref(self._key)))
+
+    def fetch(self, address: int, length: int, timeout: float = 60) -> bytes:
+        """Bytes of the peer's memory."""
+        self._unpack_key()
         memory = ctypes.create_string_buffer(length)
         params = (ctypes.c_ubyte * 256)()
         size, at = c_size_t(length), c_uint64(address)
-        self._wait(self.lib.ucp_get_nbx(self.endpoint, memory, size, at, self._key, params), time.monotonic() + 60)
+        self._wait(self.lib.ucp_get_nbx(self.endpoint, memory, size, at, self._key, params), time.monotonic() + timeout)
         return memory.raw
+
+    def store(self, address: int, data: bytes) -> None:
+        """Writes to the peer's memory. The peer has done it once it answers a later message."""
+        self._unpack_key()
+        params = (ctypes.c_ubyte * 256)()
+        size, at = c_size_t(len(data)), c_uint64(address)
+        self._wait(self.lib.ucp_put_nbx(self.endpoint, data, size, at, self._key, params), time.monotonic() + 10)
 
     def close(self) -> None:
         """An orderly end: what was sent arrives."""

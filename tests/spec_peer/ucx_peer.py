@@ -131,6 +131,18 @@ def get_late(carrier: ucx_carrier.UcxCarrier, ticket: bytes, _path: str) -> None
     say(bodies)
 
 
+def touch(carrier: ucx_carrier.UcxCarrier, ticket: bytes, address: str) -> None:
+    """Reads and writes 8 bytes of the server's memory that it never offered. Says what was read."""
+    got = None
+    with contextlib.suppress(ucx_carrier.Ended, TimeoutError):
+        got = carrier.fetch(int(address), 8, timeout=1).decode()
+    with contextlib.suppress(ucx_carrier.Ended, TimeoutError):
+        carrier.store(int(address), b"overlaid")
+        carrier.send(ticket, carrier.want_data)
+        carrier.receive(timeout=10)
+    say(got)
+
+
 CLIENTS: dict[str, Callable[[ucx_carrier.UcxCarrier, bytes, str], None]] = {
     "get": get,
     "request": misbehave(lambda carrier, ticket: carrier.send(ticket, carrier.want_data)),
@@ -143,6 +155,7 @@ CLIENTS: dict[str, Callable[[ucx_carrier.UcxCarrier, bytes, str], None]] = {
     "silence": misbehave(lambda _carrier, _ticket: None),
     "stay": request_and_stay,
     "late": get_late,
+    "touch": touch,
 }
 
 
