@@ -136,13 +136,21 @@ def test_another_device_gets_a_counted_copy(simulated_devices):
         del selected
 
 
-def test_over_tcp_batches_are_copied_to_the_device(simulated_devices):
-    with xd.serve({"t": there(BATCH)}, "tcp:") as server, xd.connect(server.uri) as client:
-        reader = client.get("t", device="sim:1")
-        (batch,) = reader
-        assert batch.device == "sim:1"
-        assert reader.bytes_copied > 0
-        assert here(batch).equals(BATCH)
+@pytest.mark.parametrize("uri", ["tcp:", "ucx://127.0.0.1:0", "fabric://127.0.0.1:0"])
+@pytest.mark.parametrize("columns", [None, ["n", "d"]])
+def test_over_networks_batches_are_copied_to_the_device(simulated_devices, uri, columns):
+    try:
+        server = xd.serve({"device": there(BATCH), "host": BATCH}, uri)
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+    with server, xd.connect(server.uri) as client:
+        for name in ("device", "host"):
+            reader = client.get(name, device="sim:1", columns=columns)
+            (batch,) = reader
+            assert batch.device == "sim:1"
+            assert reader.bytes_copied > 0
+            assert here(batch).equals(BATCH.select(columns) if columns else BATCH)
+            del batch, reader
 
 
 @pytest.mark.parametrize("start", [0, 8, 13])
