@@ -36,3 +36,9 @@ def live_batches() -> Iterator[pa.RecordBatch]:
 def large() -> pa.RecordBatch:
     """One body of 32 MB."""
     return pa.record_batch({"noise": np.random.default_rng(1).integers(-(2**62), 2**62, 4_000_000)})
+
+
+def wide() -> pa.RecordBatch:
+    """One body of 32 MB in two columns, for reads of one of them."""
+    noise = np.random.default_rng(2).integers(-(2**62), 2**62, (2, 2_000_000))
+    return pa.record_batch({"a": noise[0], "b": noise[1]})

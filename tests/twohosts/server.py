@@ -56,7 +56,9 @@ def main(uri: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     paced = Paced()
-    with xd.serve({"table": data.table(), "live": live, "paced": paced.stream, "large": large}, uri) as server:
+    with xd.serve(
+        {"table": data.table(), "live": live, "paced": paced.stream, "large": large, "wide": data.wide()}, uri
+    ) as server:
         print(server.uri, flush=True)
         for _ in sys.stdin:
             paced.release()

@@ -8,7 +8,7 @@ import pytest
 from tests.twohosts.hosts import SERVER_ADDRESS
 
 READ = """
-with xd.connect(uri, checksum=uri.startswith("tcp:") or None, timeout=30) as client:
+with xd.connect(uri, checksum=checksum, timeout=30) as client:
     assert [pa.record_batch(batch) for batch in client.get("live", timeout=30)] == list(data.live_batches())
     assert pa.table(client.get("table", timeout=30)).equals(data.table())
 """

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
+import time
+
+from tests.twohosts.conftest import PORT, PRELUDE, TRANSPORTS
+from tests.twohosts.hosts import SERVER_ADDRESS
 
 
 def test_killed_and_started_again_at_once(prepare, serve, client, uri):
@@ -46,7 +51,7 @@ with xd.connect(uri) as client:
     assert pa.table(client.get("table")).equals(data.table())
 """
     )
-    assert idle.read_line() == "4"
+    assert idle.read_line() == "5"
     waiting = peer("get", "paced")
     assert waiting.read_line() == "schema"
     hosts.replace_server_host()
@@ -89,3 +94,52 @@ with xd.connect(uri) as client, client.get("paced", timeout=0.5) as reader:
     server.send(signal.SIGCONT)
     process.write_line()
     process.finish()
+
+
+STOPPED = 12  # seconds, above every time limit that the transports have of themselves
+
+READ_ONE_BODY = """
+import time
+name = sys.argv[2]
+with xd.connect(uri) as client:
+    say("connected")
+    sys.stdin.readline()
+    before = time.monotonic()
+    reader = client.get(name, columns=["b"] if name == "wide" else None)
+    batch = pa.record_batch(next(reader))
+    say(time.monotonic() - before)
+    assert batch == (data.wide().select(["b"]) if name == "wide" else data.large())
+    assert list(reader) == []
+"""
+
+
+def test_ends_that_are_stopped_for_long(hosts, program, script):
+    """The server or the client, in the middle of a body or of a read, over every transport: all at once."""
+    hosts.limit_rate("100mbit")
+    stopped, clients = [], []
+    for port, (transport, who) in enumerate([(one, who) for one in TRANSPORTS for who in ("server", "client")], PORT):
+        uri = f"{transport}://{SERVER_ADDRESS}:{port}"
+        server = program(*hosts.server.within, sys.executable, "-m", "tests.twohosts.server", uri)
+        assert server.read_line() == "ready"
+        server.write_line()
+        assert server.read_line() == uri
+        names = ["large"] if transport == "tcp" else ["large", "wide"]  # tcp has no reads
+        readers = [script(PRELUDE + READ_ONE_BODY, uri, name, within=hosts.client.within) for name in names]
+        clients += readers
+        stopped += [server] if who == "server" else readers
+    for client in clients:
+        assert client.read_line() == "connected"
+    before = hosts.client.received()
+    for client in clients:
+        client.write_line()
+    while hosts.client.received() < before + 1_000_000 * len(clients):  # Nothing tells of bytes in a network.
+        time.sleep(0.01)
+    for process in stopped:
+        process.send(signal.SIGSTOP)
+    hosts.limit_rate("1gbit")
+    time.sleep(STOPPED)
+    for process in stopped:
+        process.send(signal.SIGCONT)
+    for client in clients:
+        assert float(client.read_line()) > STOPPED, "it was in the middle of the body"
+        client.finish()

@@ -8,9 +8,9 @@ def test_catalog_table_and_live_stream(hosts, serve, client):
     before = hosts.client.received()
     client(
         """
-with xd.connect(uri, checksum=uri.startswith("tcp:") or None) as client:
+with xd.connect(uri, checksum=checksum) as client:
     entries = {entry.name: entry for entry in client.list()}
-    assert sorted(entries) == ["large", "live", "paced", "table"]
+    assert sorted(entries) == ["large", "live", "paced", "table", "wide"]
     assert entries["table"].rows == data.table().num_rows
     assert entries["table"].schema.names == data.table().schema.names
     assert pa.table(client.get("table")).equals(data.table())
@@ -25,7 +25,6 @@ def test_two_streams_at_once(serve, client):
     serve()
     client(
         """
-checksum = uri.startswith("tcp:") or None
 with xd.connect(uri, checksum=checksum) as client, client.get("live") as one, client.get("live") as other:
     for number, batches in enumerate(zip(one, other, strict=True)):
         for batch in batches:
