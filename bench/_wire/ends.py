@@ -97,7 +97,7 @@ def serve(given: argparse.Namespace) -> None:
                 stats = server.stats()
                 say(
                     ways=[[one["carrier"], one["way"], one["why"]] for one in stats["consumers"]],
-                    registered=stats.get("registrations"), **counts(given.device),
+                    **counts(given.device),
                 )  # fmt: skip
             over.set()
 

@@ -26,11 +26,10 @@ def run(part: Part) -> None:
 
 def measure(part: Part, name: str, listen_at: str, *, columns: int = 0, **device: str) -> None:
     server = role("_wire.ends", "serve", listen_at, batch_bytes=MIB, batches=BATCHES, **device)
-    with serving(server) as (said, child):
+    with serving(server) as (said, _):
         reader = role("_wire.ends", "read", said["uri"], rounds=ROUNDS, columns=columns, **device)
         with serving(reader) as (_, reading):
             run = ask(reading)
-            registered = ask(child)["registered"]
     rounds = run["rounds"][WARM_UP:]
     factor = median(rounds[-COMPARED:]) / median(rounds[:COMPARED])
     part.must(f"{name}, the last {COMPARED} rounds of the first {COMPARED}", factor, at_most=1.05)
@@ -38,8 +37,3 @@ def measure(part: Part, name: str, listen_at: str, *, columns: int = 0, **device
         part.must(f"{name}, regions opened in {ROUNDS} rounds", run["driver"]["opened"], at_most=4, unit="")
     elif listen_at.startswith("shm"):
         part.must(f"{name}, regions mapped in {ROUNDS} rounds", run["mapped"], at_most=1, unit="")
-    elif columns:
-        if registered is None:
-            part.leave_out(f"{name}, registrations", "Server.stats() doesn't count them")
-        else:
-            part.must(f"{name}, regions registered in {ROUNDS} rounds", registered, at_most=1, unit="")
