@@ -14,6 +14,7 @@ from tests.device_allocations import live_allocations
 from tests.interop.arrow_data import Maker
 
 import crossdock as xd
+from crossdock import _native
 
 BATCH = pa.record_batch(
     {
@@ -97,6 +98,24 @@ def test_what_is_handed_over_is_the_servers_memory_of_another_process(simulated_
         assert here(held)["n"].to_pylist() == list(range(30_000))
         del held, reader, table
     gc.collect()
+
+
+def test_a_lost_device_ends_its_own_tables_alone(simulated_devices):
+    """Of a server and a client in one process, which both lose it."""
+    with (
+        xd.serve({"lost": there(BATCH), "kept": there(BATCH, "sim:0"), "host": BATCH}) as server,
+        xd.connect(server.uri) as client,
+    ):
+        _native.sim_configure(devices=1, delay=0.0, memory=None)
+        for device in ("sim:1", None):  # to be opened there; a copy on the host
+            with pytest.raises(xd.Error, match="no device ext_dev:1"):
+                list(client.get("lost", device=device))
+        for name, device in (("kept", "sim:0"), ("kept", None), ("host", None), ("host", "sim:0")):
+            (batch,) = client.get(name, device=device)
+            assert here(batch).equals(BATCH)
+            del batch
+        with pytest.raises(xd.NotFoundError, match="no device ext_dev:1"):
+            list(client.get("host", device="sim:1"))
 
 
 def test_others_get_one_copy_on_the_host(simulated_devices):
