@@ -1,10 +1,15 @@
 // Regions of a device's memory over shm: announced by their driver's handle.
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+
+#include <thread>
 
 #include "device/memory_handle.h"
 #include "device/sim.h"
 #include "shm_support.h"
 #include "transport/shm/packets.h"
+#include "transport/shm/ring_memory.h"
+#include "transport/shm/socket.h"
 
 namespace crossdock::transport {
 namespace {
@@ -91,6 +96,123 @@ TEST_F(ShmDevice, AServerRefusesThem) {
   EXPECT_EQ(server->agreement().device, (DeviceName{"sim", "1"}));
   socket.send(shm::encode(shm::DeviceRegionPacket{.number = 1, .size = 4096, .device = {"sim", "1"}}));
   EXPECT_THROW(region_of(*server, 1, 1000), ProtocolError);
+}
+
+/// A client of ours, and a server that sends over the control socket what a test likes.
+class RawServer {
+ public:
+  explicit RawServer(std::shared_ptr<Context> device) {
+    const TemporaryFolder folder;
+    const UniqueFd listening = listening_socket(folder / "s.sock");
+    std::thread connecting(
+        [&] { client = shm_connect(folder / "s.sock", {}, 5000, nullptr, {.device = std::move(device)}); });
+    socket_.reset(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    std::byte hello[512];
+    EXPECT_GT(::recv(socket_.get(), hello, sizeof hello, 0), 0);
+    UniqueFd own;
+    UniqueFd of_client;
+    ring_ = make_ring(shm::RingMaker::End::kServer, shm::kMinRingBytes, &own);
+    make_ring(shm::RingMaker::End::kClient, shm::kMinRingBytes, &of_client);
+    send(shm::encode(shm::Welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1 << 16}),
+         {own.get(), of_client.get()});
+    connecting.join();
+  }
+  void send(ByteSpan packet, const std::vector<int>& descriptors) {
+    EXPECT_EQ(shm::send_packet(socket_.get(), packet, descriptors, "test"), shm::Sent::kSent);
+  }
+  std::unique_ptr<Connection> client;
+
+ private:
+  UniqueFd socket_;
+  shm::RingMemory ring_;
+};
+
+/// An announcement of memory of sim:1, for a test to bend.
+struct Announcement {
+  explicit Announcement(const std::shared_ptr<const Region>& region) {
+    device::MemoryHandle handle = region->context()->export_memory(region->memory());
+    packet = {.number = 1,
+              .size = handle.size,
+              .offset = handle.offset,
+              .device = {"sim", std::string(region->context()->identity())},
+              .opaque = std::move(handle.opaque)};
+    descriptors.push_back(std::move(handle.descriptor));
+  }
+  void send(RawServer& server) const {
+    std::vector<int> plain;
+    for (const UniqueFd& fd : descriptors) plain.push_back(fd.get());
+    server.send(shm::encode(packet), plain);
+  }
+  shm::DeviceRegionPacket packet;
+  std::vector<UniqueFd> descriptors;
+};
+
+TEST_F(ShmDevice, AClientRefusesHandlesThatItDidNotAskForOrThatLie) {
+  const auto asked = open(1);
+  const auto sent = region(asked, "on the device");
+  const int before = open_descriptors();
+  const auto announce = [&](const std::shared_ptr<Context>& wanted, const auto& bend) {
+    RawServer server(wanted);
+    Announcement announcement(sent);
+    bend(announcement);
+    announcement.send(server);
+    return content_of(*region_of(*server.client, 1, 5000), 13);
+  };
+  ASSERT_EQ(announce(asked, [](Announcement&) {}), "on the device");
+  ASSERT_EQ(open_descriptors(), before);
+
+  for (const auto& other : {std::shared_ptr<Context>(), open(0)}) {
+    EXPECT_THROW(announce(other, [](Announcement&) {}), ProtocolError) << "memory of another device than it asked for";
+    EXPECT_EQ(open_descriptors(), before);
+  }
+  using Lie = std::function<void(Announcement&)>;
+  const std::uint64_t whole = sent->size();
+  const auto opaque_size = [](std::uint64_t size) {
+    return [size](Announcement& a) { store_le(a.packet.opaque.data(), size); };
+  };
+  const std::vector<std::pair<const char*, Lie>> lies = {
+      {"another driver", [](Announcement& a) { a.packet.device.driver = "cuda"; }},
+      {"another device", [](Announcement& a) { a.packet.device.identity = "0"; }},
+      {"a device whose name begins alike", [](Announcement& a) { a.packet.device.identity += '0'; }},
+      {"no bytes", [](Announcement& a) { a.packet.size = 0; }},
+      {"one byte too many", [&](Announcement& a) { a.packet.size = whole + 1; }},
+      {"all bytes there are", [](Announcement& a) { a.packet.size = UINT64_MAX; }},
+      {"an offset", [](Announcement& a) { a.packet.offset = 1; }},
+      {"an offset behind the memory", [&](Announcement& a) { a.packet.offset = whole; }},
+      {"the highest offset", [](Announcement& a) { a.packet.offset = UINT64_MAX; }},
+      {"an offset that wraps around", [&](Announcement& a) { a.packet.offset = UINT64_MAX - whole + 2; }},
+      {"no handle", [](Announcement& a) { a.packet.opaque.clear(); }},
+      {"a handle cut short", [](Announcement& a) { a.packet.opaque.pop_back(); }},
+      {"a handle that is too long", [](Announcement& a) { a.packet.opaque.emplace_back(); }},
+      {"a handle of more memory than there is", opaque_size(whole + 4096)},
+      {"a handle of all memory", opaque_size(UINT64_MAX)},
+      {"memory of no known kind", [](Announcement& a) { store_le(&a.packet.opaque[8], ~std::uint64_t{0}); }},
+      {"no descriptor", [](Announcement& a) { a.descriptors.clear(); }},
+      {"two descriptors", [](Announcement& a) { a.descriptors.emplace_back(::dup(a.descriptors[0].get())); }},
+      {"a descriptor of no memory",
+       [](Announcement& a) { a.descriptors[0].reset(::open("/dev/null", O_RDWR | O_CLOEXEC)); }},
+      {"memory that can shrink",
+       [&](Announcement& a) {
+         a.descriptors[0].reset(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+         ASSERT_EQ(::ftruncate(a.descriptors[0].get(), static_cast<off_t>(whole)), 0);
+       }},
+  };
+  for (const auto& [what, lie] : lies) {
+    EXPECT_THROW(announce(asked, lie), ProtocolError) << what;
+    EXPECT_EQ(open_descriptors(), before) << what;
+  }
+}
+
+TEST_F(ShmDevice, AHandleAnnouncedTwiceIsRefused) {
+  const auto context = open(1);
+  const auto sent = region(context, "x");
+  const int before = open_descriptors();
+  {
+    RawServer server(context);
+    for (int i = 0; i < 2; ++i) Announcement(sent).send(server);
+    EXPECT_THROW(while (true) server.client->receive(), ProtocolError);
+  }
+  EXPECT_EQ(open_descriptors(), before);
 }
 
 TEST_F(ShmDevice, PacketsAreReadBackAndShortOnesRefused) {

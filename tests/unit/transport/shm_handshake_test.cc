@@ -310,13 +310,6 @@ TEST_F(ShmHandshake, AClientThatLeavesIsForgotten) {
 
 class ShmConnect : public ::testing::Test {
  protected:
-  ShmConnect() {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path, path_.data(), path_.size());
-    EXPECT_EQ(::bind(server_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(::listen(server_.get(), 5), 0);
-  }
   /// Connects, with a server that answers with `answer` and descriptors.
   std::string error_of(const std::vector<std::byte>& answer, const std::vector<int>& fds, ErrorCode expected) {
     std::thread serving([&] {
@@ -339,7 +332,7 @@ class ShmConnect : public ::testing::Test {
   }
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "s.sock";
-  UniqueFd server_{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
+  const UniqueFd server_ = listening_socket(path_);
 };
 
 TEST_F(ShmConnect, SomethingElseListens) {

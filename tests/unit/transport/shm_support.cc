@@ -22,10 +22,29 @@ Pair connected_pair(const ShmOptions& server, const ShmOptions& client, const Co
   return pair;
 }
 
-RawSocket::RawSocket(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+namespace {
+
+sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+}  // namespace
+
+UniqueFd listening_socket(const std::string& path) {
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = address_of(path);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(socket.get(), 5) != 0) {
+    throw_errno(errno, "listening on a raw socket");
+  }
+  return socket;
+}
+
+RawSocket::RawSocket(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+  const sockaddr_un address = address_of(path);
   if (::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     throw_errno(errno, "connecting a raw socket");
   }

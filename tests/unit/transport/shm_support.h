@@ -206,6 +206,9 @@ class RawSocket {
   UniqueFd fd_;
 };
 
+/// A listening socket at this path, for a server that a test drives by hand.
+UniqueFd listening_socket(const std::string& path);
+
 /// The path in a listener's URI. Only for paths without characters that a URI encodes.
 inline std::string path_of(const Listener& listener) { return listener.uri().substr(4); }
 
