@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -49,10 +50,10 @@ class UcxAskedReads : public ::testing::Test {
     ASSERT_TRUE(net::decode(next_of_raw(), &welcome));
   }
   /// Connects our client's end and a raw server.
-  void as_client() {
+  void as_client(const UcxOptions& options = {}) {
     const auto listener = listen_at(contexts_, "");
     std::thread connecting(
-        [&] { ours_ = ucx_connect(listener->uri().substr(4), {}, kLongMs, nullptr, {.ways = Way::kRead}); });
+        [&] { ours_ = ucx_connect(listener->uri().substr(4), options, kLongMs, nullptr, {.ways = Way::kRead}); });
     ASSERT_TRUE(run_until({}, listener.get(), [&] { return listener->requests() > 0; }));
     raw_.worker = std::make_shared<Worker>(contexts_.for_local(listener->address()), kRawLimits, "the client");
     raw_.endpoint = listener->accept(raw_.worker);
@@ -153,6 +154,19 @@ TEST_F(UcxAskedReads, OnlyBytesOfAnnouncedRegionsAreSent) {
     ours_.reset();
     raw_.close();
   }
+}
+
+TEST_F(UcxAskedReads, BytesAcrossTwoRegionsAreNotSent) {
+  const Sample one;
+  const Sample other;
+  as_server();
+  const std::uint64_t first = ours_->announce(1, one.region).value();
+  const std::uint64_t second = ours_->announce(2, other.region).value();
+  const auto [low, high] = std::minmax(first, second);
+  const std::uint64_t from = low + one.region->size() - 8;  // both have this size
+  const ReadPart part{.address = from, .length = high + 8 - from};
+  send_raw(encode_read(1, {&part, 1}));
+  EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("outside every region that was announced"));
 }
 
 TEST_F(UcxAskedReads, ARetiredRegionIsNotSent) {
@@ -309,7 +323,54 @@ TEST_F(UcxAskedReads, WrongAnnouncementsEndTheConnection) {
   as_client();
   send_raw(encode(Control{ControlKind::kRetire, 5}));
   EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("retired region 5, which it hadn't announced"));
-  EXPECT_THROW(ours_->peer_region(4096, 0, nullptr), ProtocolError);
+}
+
+TEST_F(UcxAskedReads, MoreAnnouncementsThanTheOptionAllowsEndTheConnection) {
+  for (const bool too_many : {false, true}) {
+    UcxOptions options;
+    options.max_regions = 2;
+    as_client(options);
+    announce_raw(1, 4096, 64);
+    announce_raw(2, 8192, 64);
+    if (!too_many) send_raw(encode(Control{ControlKind::kRetire, 1}));
+    announce_raw(3, 12288, 64);
+    raw_.endpoint->send_tagged(1, {}, {});
+    if (too_many) {
+      EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("more than the 2 regions that are allowed here"));
+    } else {
+      run([&] { return ours_->receive().has_value(); });
+      EXPECT_TRUE(ours_->peer_region(12288, 0, nullptr)->contains(12288, 64));
+    }
+    ours_.reset();
+    raw_.close();
+  }
+}
+
+TEST_F(UcxAskedReads, OfMemoryThatWasNotAnnouncedAreRefusedAndTheConnectionGoesOn) {
+  as_client();
+  EXPECT_THROW(ours_->peer_region(4096, 0, nullptr), ProtocolError) << "nothing was announced";
+  announce_raw(1, 4096, 1000);
+  raw_.endpoint->send_tagged(1, {}, {});
+  run([&] { return ours_->receive().has_value(); });
+  EXPECT_THROW(ours_->peer_region(4095, 0, nullptr), ProtocolError);
+  std::vector<std::byte> to(1000);
+  for (const std::uint64_t address : {4095u, 4097u, 5096u, 0u}) {
+    const ReadPart part{.address = address, .length = to.size(), .to = to.data()};
+    const auto reading = ours_->read({&part, 1}, nullptr);
+    ASSERT_NE(reading, nullptr);
+    EXPECT_THROW(reading->done(), ProtocolError) << address;
+  }
+  const ReadPart part{.address = 4096, .length = to.size(), .to = to.data()};
+  const auto reading = ours_->read({&part, 1}, nullptr);
+  ReadRequest request;
+  const std::vector<std::byte> asked = next_of_raw();
+  ASSERT_TRUE(decode(asked, &request));
+  EXPECT_EQ(request.part(0).address, 4096u) << "what was refused wasn't asked for";
+  const std::vector<std::byte> bytes = pattern(1000);
+  const std::array<ByteSpan, 1> parts = {bytes};
+  raw_.endpoint->send_answer(request.id, parts, nullptr);
+  finish(*reading);
+  EXPECT_EQ(to, bytes);
 }
 
 TEST_F(UcxAskedReads, APeerThatGoesEndsThem) {

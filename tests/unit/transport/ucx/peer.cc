@@ -2,7 +2,8 @@
 //   ucx_peer take    takes what comes
 //   ucx_peer echo    returns each tagged message
 //   ucx_peer bodies  sends bodies of 64 MiB without end, and takes what comes
-// In every mode, it makes no progress any more after a control message.
+//   ucx_peer reads   answers each request for bytes of its memory, whatever its address: with 64 MiB
+// In every other mode, it makes no progress any more after a control message.
 // Prints its port.
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include "crossdock/core/error.h"
 #include "support.h"
+#include "transport/ucx/control.h"
 
 namespace crossdock::transport::ucx_test {
 namespace {
@@ -25,7 +27,8 @@ void serve(std::string_view mode) {
   server.worker = std::make_shared<Worker>(contexts.for_local(listener->address()), kLimits, "the client");
   server.endpoint = listener->accept(server.worker);
   server.endpoint->send_control(as_bytes("accepted"));
-  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(mode == "bodies" ? 64 << 20 : 0));
+  const auto body =
+      std::make_shared<const std::vector<std::byte>>(pattern(mode == "bodies" || mode == "reads" ? 64 << 20 : 0));
   const std::array<ByteSpan, 2> parts = {ByteSpan(*body).first(body->size() / 2),
                                          ByteSpan(*body).subspan(body->size() / 2)};
   run_until(
@@ -33,6 +36,11 @@ void serve(std::string_view mode) {
       [&] {
         if (mode == "bodies" && server.worker->sends() < 2) server.endpoint->send_body(1, parts, body);
         while (const auto message = server.worker->take()) {
+          ReadRequest request;
+          if (mode == "reads" && decode(message->bytes, &request)) {
+            server.endpoint->send_answer(request.id, parts, body);
+            continue;
+          }
           if (message->kind == MessageKind::kControl) return ::pause() == 0;
           if (mode == "echo" && message->kind == MessageKind::kTagged) {
             const std::array<ByteSpan, 1> echoed = {message->bytes};

@@ -137,6 +137,23 @@ TEST_F(UcxProcesses, AKilledPeerIsNoticedInTheMiddleOfSendingABody) {
   }
 }
 
+TEST_F(UcxProcesses, AKilledPeerIsNoticedInTheMiddleOfARead) {
+  for (int i = 0; i < 5; ++i) {
+    start("reads");
+    auto to = std::make_shared<std::vector<std::byte>>(64 << 20);
+    const ReadPart part{.address = 4096, .length = to->size(), .to = to->data()};
+    const auto outcome = client_.endpoint->ask({&part, 1}, to);
+    ASSERT_NE(outcome, nullptr);
+    ASSERT_TRUE(run([&] { return to->at(1) != std::byte{0}; })) << "until the first bytes are there";
+    ASSERT_FALSE(outcome->over());
+    expect_death();
+    EXPECT_TRUE(run([&] { return outcome->over(); }, 1000));
+    EXPECT_NE(outcome->status(), UCS_OK);
+    client_.close();
+    EXPECT_EQ(to.use_count(), 1) << "nobody writes there any more";
+  }
+}
+
 TEST_F(UcxProcesses, AKilledPeerThatHadStoppedIsNoticedWithItsSocketsFull) {
   start("take");
   ASSERT_TRUE(client_.endpoint->send_control(as_bytes("stop")));
