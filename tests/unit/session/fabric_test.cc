@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -20,6 +21,7 @@ namespace {
 using testing::number_at;
 using testing::number_stream;
 using ::testing::StartsWith;
+using transport::Way;
 
 class FabricSession : public ::testing::Test {
  protected:
@@ -88,7 +90,7 @@ TEST_F(FabricSession, LiveStreamsCross) {
   expect_numbers(*client.get("live"), 50, 10'000);
 }
 
-TEST_F(FabricSession, TwoStreamsCrossAtOnce) {
+TEST_F(FabricSession, StreamsCrossAtOnce) {
   Server server(server_options("fabric:"));
   server.publish("table", Source::table(number_stream(30, 20'000)));
   server.publish("live", Source::factory([] { return number_stream(60, 10'000); }));
@@ -97,10 +99,19 @@ TEST_F(FabricSession, TwoStreamsCrossAtOnce) {
     expect_numbers(*client.get("table"), 30, 20'000);
   });
   Client client(server.uri(), client_options());
+  ClientOptions of_reads = client_options();
+  of_reads.way = Way::kRead;
+  Client reads(server.uri(), of_reads);
+  // One thread takes from each in turn.
   const auto live = client.get("live");
-  const auto table = client.get("table");
-  expect_numbers(*table, 30, 20'000);
-  expect_numbers(*live, 60, 10'000);
+  const std::array tables = {client.get("table"), reads.get("table"), reads.get("table")};
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(number_at(*live->next(), 9999), (i + 1) * 10'000 - 1);
+    if (i % 2 == 1) continue;
+    for (const auto& table : tables) EXPECT_EQ(number_at(*table->next(), 19'999), (i / 2 + 1) * 20'000 - 1);
+  }
+  EXPECT_FALSE(live->next());
+  for (const auto& table : tables) EXPECT_FALSE(table->next());
   other.join();
 }
 
@@ -108,7 +119,7 @@ TEST_F(FabricSession, TablesAreReadFromAfar) {
   Server server(server_options("fabric:"));
   server.publish("numbers", Source::table(number_stream(40, 20'000)));
   ClientOptions options = client_options();
-  options.way = transport::Way::kRead;
+  options.way = Way::kRead;
   Client client(server.uri(), options);
   for (int i = 0; i < 5; ++i) expect_numbers(*client.get("numbers"), 40, 20'000);
   const auto one = client.get("numbers");
@@ -121,7 +132,7 @@ TEST_F(FabricSession, AReaderMayStopInTheMiddleOfReads) {
   Server server(server_options("fabric:"));
   server.publish("numbers", Source::table(number_stream(100, 50'000)));
   ClientOptions options = client_options();
-  options.way = transport::Way::kRead;
+  options.way = Way::kRead;
   for (int i = 0; i < 3; ++i) {
     Client client(server.uri(), options);
     const auto reader = client.get("numbers");

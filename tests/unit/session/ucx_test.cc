@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -180,7 +181,7 @@ TEST_F(UcxSession, LiveStreamsCross) {
   expect_numbers(*client.get("live"), 50, 10'000);
 }
 
-TEST_F(UcxSession, TwoStreamsCrossAtOnce) {
+TEST_F(UcxSession, StreamsCrossAtOnce) {
   Server server(server_options("ucx:"));
   server.publish("table", Source::table(number_stream(30, 20'000)));
   server.publish("live", Source::factory([] { return number_stream(60, 10'000); }));
@@ -189,11 +190,41 @@ TEST_F(UcxSession, TwoStreamsCrossAtOnce) {
     expect_numbers(*client.get("table"), 30, 20'000);
   });
   Client client(server.uri(), client_options());
+  ClientOptions of_reads = client_options();
+  of_reads.way = Way::kRead;
+  Client reads(server.uri(), of_reads);
+  // One thread takes from each in turn.
   const auto live = client.get("live");
-  const auto table = client.get("table");
-  expect_numbers(*table, 30, 20'000);
-  expect_numbers(*live, 60, 10'000);
+  const std::array tables = {client.get("table"), reads.get("table"), reads.get("table")};
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(number_at(*live->next(), 9999), (i + 1) * 10'000 - 1);
+    if (i % 2 == 1) continue;
+    for (const auto& table : tables) EXPECT_EQ(number_at(*table->next(), 19'999), (i / 2 + 1) * 20'000 - 1);
+  }
+  EXPECT_FALSE(live->next());
+  for (const auto& table : tables) EXPECT_FALSE(table->next());
   other.join();
+}
+
+TEST_F(UcxSession, AReaderMayStopInTheMiddleOfReads) {
+  Server server(server_options("ucx:"));
+  server.publish("numbers", Source::table(number_stream(100, 50'000)));
+  ClientOptions options = client_options();
+  options.way = Way::kRead;
+  for (const bool closes : {false, true}) {
+    for (int i = 0; i < 3; ++i) {
+      Client client(server.uri(), options);
+      const auto reader = client.get("numbers", {.read_ahead = 1ull << 30});
+      EXPECT_TRUE(reader->next());
+      if (closes) reader->close();
+    }
+  }
+  Client client(server.uri(), options);
+  {
+    const auto reader = client.get("numbers", {.read_ahead = 1ull << 30});
+    EXPECT_TRUE(reader->next());
+  }
+  expect_numbers(*client.get("numbers"), 100, 50'000);
 }
 
 TEST_F(UcxSession, BatchesOutliveEverything) {
