@@ -1,8 +1,10 @@
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "crossdock/core/error.h"
 #include "suite.h"
@@ -26,19 +28,25 @@ struct Target {
   std::weak_ptr<const void> watched;
 };
 
+/// Announces a region, of which `to` then knows. Returns the address of its first byte.
+std::uint64_t announce(Connection& from, Connection& to, std::uint16_t number,
+                       const std::shared_ptr<const device::Region>& region) {
+  const auto base = from.announce(number, region);
+  if (!base) throw std::runtime_error("there was no room for an announcement");
+  // A body that names it, as bodies do.
+  if (!from.send_tagged(1, {}, {})) throw std::runtime_error("there was no room for a message");
+  while (!to.receive()) wait_readable(to, WaitMode::kAuto, 0, {});
+  to.peer_region(*base, kPatienceMs);
+  return *base;
+}
+
 Announced announce(Connection& from, Connection& to, std::uint16_t number, std::vector<std::byte> content) {
   Announced out;
   device::RegionWriter writer("conformance");
   const std::uint64_t offset = writer.append(content);
   out.content = std::move(content);
   out.region = writer.freeze();
-  const auto base = from.announce(number, out.region);
-  if (!base) throw std::runtime_error("there was no room for an announcement");
-  out.base = *base + offset;
-  // A body that names it, as bodies do.
-  if (!from.send_tagged(1, {}, {})) throw std::runtime_error("there was no room for a message");
-  while (!to.receive()) wait_readable(to, WaitMode::kAuto, 0, {});
-  to.peer_region(out.base, kPatienceMs);
+  out.base = announce(from, to, number, out.region) + offset;
   return out;
 }
 
@@ -174,6 +182,78 @@ TEST_P(TransportConformance, ReadsOutsideEveryRegionAreRefused) {
     const auto reading = client_->read({&part, 1}, target.bytes);
     ASSERT_NE(reading, nullptr);
     EXPECT_THROW(finish(*reading, *client_, *server_), ProtocolError) << address;
+  }
+}
+
+TEST_P(TransportConformance, ReadsAcrossTwoRegionsAreRefused) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced one = announce(*server_, *client_, 1, pattern(kBytes, 1));
+  const Announced other = announce(*server_, *client_, 2, pattern(kBytes, 2));
+  const auto [low, high] = std::minmax(one.base, other.base);
+  Target target(8192);
+  // From the last bytes of one to the first of the other: each end is in a region.
+  const ReadPart part{low + kBytes - 8, high + 8 - (low + kBytes - 8), target.bytes->data()};
+  const auto reading = client_->read({&part, 1}, target.bytes);
+  ASSERT_NE(reading, nullptr);
+  EXPECT_THROW(finish(*reading, *client_, *server_), ProtocolError);
+}
+
+/// A read is under way, and one end goes, or the read alone is dropped.
+enum class Ends { kReading, kClient, kServer };
+
+TEST_P(TransportConformance, ReadsMayEndAtAnyPoint) {
+  constexpr std::size_t kLarge = 32 << 20;
+  device::RegionWriter writer("conformance");
+  const std::uint64_t offset = writer.append(std::vector<std::byte>(kLarge, std::byte{7}));
+  const std::shared_ptr<const device::Region> region = writer.freeze();
+  Target target(kLarge);
+  const auto begin = [&](int turns) {
+    const std::uint64_t base = announce(*server_, *client_, 1, region);
+    const ReadPart part{base + offset, kLarge, target.bytes->data()};
+    std::unique_ptr<Reading> reading = client_->read({&part, 1}, target.bytes);
+    for (int turn = 0; turn < turns; ++turn) {
+      client_->receive();
+      server_->receive();
+      server_->flush();
+    }
+    return reading;
+  };
+  const auto receive_to_the_end = [](Connection& end) {
+    while (true) {
+      end.receive();
+      if (!wait_readable(end, WaitMode::kAuto, 0, {})) return;
+    }
+  };
+  // The other end receives meanwhile, and then goes too, as another process does.
+  const auto close = [&](std::unique_ptr<Connection>& end, std::unique_ptr<Connection>& other) {
+    std::thread closing([&] { end.reset(); });
+    EXPECT_THROW(receive_to_the_end(*other), ConnectionError);
+    other.reset();
+    closing.join();
+  };
+  for (const Ends ends : {Ends::kClient, Ends::kServer, Ends::kReading}) {
+    for (const int turns : {0, 1, 2, 3, 5, 10}) {
+      connect();
+      if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+      std::unique_ptr<Reading> reading = begin(turns);
+      ASSERT_NE(reading, nullptr);
+      if (ends == Ends::kReading) {
+        reading.reset();
+        put(*server_, {true, 7, pattern(100, 3)});
+        const auto message = take(*server_, *client_);
+        ASSERT_TRUE(message);
+        EXPECT_EQ(message->bytes, pattern(100, 3)) << "the connection goes on";
+      }
+      ends == Ends::kServer ? close(server_, client_) : close(client_, server_);
+      EXPECT_EQ(target.bytes.use_count(), 1) << "somebody writes there, after " << turns;
+      EXPECT_EQ(region.use_count(), 1) << turns;
+      if (reading == nullptr) continue;
+      try {
+        EXPECT_TRUE(reading->done()) << "it is over, or has failed";
+      } catch (const ConnectionError&) {
+      }
+    }
   }
 }
 
