@@ -17,7 +17,9 @@ bool ArrivingBody::post(Endpoint& endpoint) {
   while (posted_ < messages_.size()) {
     Message& next = messages_[posted_];
     const auto size = static_cast<std::size_t>(next.size());
-    if (!endpoint.receive(memory_.get() + next.offset(), size, announced_.first_tag + posted_, next)) return false;
+    if (!endpoint.receive(memory_.get() + next.offset(), size, announced_.first_tag + posted_,
+                          {shared_from_this(), &next}))
+      return false;
     ++posted_;
   }
   return true;

@@ -10,8 +10,9 @@
 
 namespace crossdock::transport::fabric {
 
-/// A body that was announced and is being received, straight into its memory. Use it from one thread at a time.
-class ArrivingBody {
+/// A body that was announced and is being received, straight into its memory. Use it from one thread at a time. It must
+/// be owned by a shared_ptr to be posted.
+class ArrivingBody : public std::enable_shared_from_this<ArrivingBody> {
  public:
   /// `memory` has room for the body.
   ArrivingBody(std::uint64_t tag, BodyAnnouncement announced, std::shared_ptr<std::byte> memory);

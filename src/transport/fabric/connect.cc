@@ -54,7 +54,7 @@ class Connecting {
   const net::Hello hello_;
   net::ClientHandshake handshake_;
   net::RecordReader reader_;
-  std::unique_ptr<Endpoint> endpoint_;
+  EndpointPtr endpoint_;
   net::EndpointOffer server_;
 };
 
@@ -103,7 +103,7 @@ void Connecting::open(const net::EndpointOffer& server) {
                          "\": set FabricOptions::provider to the same at both ends");
   }
   wishes_.ways = agreed_ways(wishes_.ways & own_ways(options_), Ways::from_bits(server.ways), where_);
-  endpoint_ = std::make_unique<Endpoint>(domains_.beside(socket_.get()));
+  endpoint_ = Endpoint::make(domains_.beside(socket_.get()));
   endpoint_->set_peer(with_port(peer_address(socket_.get()), server.port));
   const std::uint64_t opening = random_number();
   endpoint_->await_opening(opening);

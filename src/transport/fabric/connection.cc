@@ -55,8 +55,8 @@ class FabricConnection::FabricReading final : public Reading {
   const std::shared_ptr<ReadState> state_;
 };
 
-FabricConnection::FabricConnection(UniqueFd socket, std::unique_ptr<Endpoint> endpoint,
-                                   const Introduction& introduction, const FabricOptions& options, bool serves)
+FabricConnection::FabricConnection(UniqueFd socket, EndpointPtr endpoint, const Introduction& introduction,
+                                   const FabricOptions& options, bool serves)
     : StreamConnection(std::move(socket), introduction, stream_limits(options), kNames),
       max_body_(options.max_body),
       serves_(serves),
@@ -91,7 +91,7 @@ bool FabricConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> pa
   if (traffic_->broken()) throw_gone();
   if (refused) return false;
   auto body =
-      std::make_unique<OutgoingBody>(parts, size, next_tag_, domain_->info()->ep_attr->max_msg_size, std::move(keep));
+      std::make_shared<OutgoingBody>(parts, size, next_tag_, domain_->info()->ep_attr->max_msg_size, std::move(keep));
   if (!send_frame(net::FrameKind::kBodyBeside, tag, encode(body->announcement()), {})) return false;
   next_tag_ += body->messages();
   traffic_->send(std::move(body));
@@ -205,7 +205,7 @@ std::optional<Incoming> FabricConnection::take_arrived() {
   std::optional<Incoming> out;
   while (!out && !arrived_.empty()) {
     Arrived& front = arrived_.front();
-    if (const auto* const body = std::get_if<std::unique_ptr<ArrivingBody>>(&front)) {
+    if (const auto* const body = std::get_if<std::shared_ptr<ArrivingBody>>(&front)) {
       if (!traffic_->is_complete(**body)) return std::nullopt;
       out = take_body(**body);
     } else if (auto* const message = std::get_if<Message>(&front)) {
@@ -275,11 +275,11 @@ void FabricConnection::add_body(std::uint64_t tag, ByteSpan payload) {
   // sender it has lost.
   if (hung_up()) throw_end(true);
   std::shared_ptr<std::byte> memory = body_memory_->allocate(announced.size);
-  auto body = std::make_unique<ArrivingBody>(tag, std::move(announced), std::move(memory));
+  auto body = std::make_shared<ArrivingBody>(tag, std::move(announced), std::move(memory));
   ++bodies_;
   body_bytes_ += body->size();
-  ArrivingBody& added = *std::get<0>(arrived_.emplace_back(std::move(body)));
-  traffic_->receive(added);
+  arrived_.emplace_back(body);
+  traffic_->receive(std::move(body));
 }
 
 /// Checks that the peer may announce and retire regions, and the number.
@@ -333,9 +333,9 @@ std::unique_ptr<Reading> FabricConnection::read(std::span<const ReadPart> parts,
     return std::make_unique<FabricReading>(std::move(state));
   }
   state->connection = this;
-  state->group = std::make_unique<ReadGroup>(placed, domain_->info()->ep_attr->max_msg_size, std::move(keep));
+  state->group = std::make_shared<ReadGroup>(placed, domain_->info()->ep_attr->max_msg_size, std::move(keep));
   reads_.push_back(state);
-  traffic_->read(*state->group);
+  traffic_->read(state->group);
   return std::make_unique<FabricReading>(std::move(state));
 }
 
@@ -397,7 +397,7 @@ void FabricConnection::throw_broken() {
 
 bool FabricConnection::front_is_ready() const {
   if (arrived_.empty()) return false;
-  const auto* const body = std::get_if<std::unique_ptr<ArrivingBody>>(&arrived_.front());
+  const auto* const body = std::get_if<std::shared_ptr<ArrivingBody>>(&arrived_.front());
   return body == nullptr || traffic_->is_complete(**body);
 }
 

@@ -26,7 +26,7 @@ namespace crossdock::transport::fabric {
 class FabricConnection final : public net::StreamConnection {
  public:
   /// Regions pass from a server (`serves`) to a client only.
-  FabricConnection(UniqueFd socket, std::unique_ptr<Endpoint> endpoint, const Introduction& introduction,
+  FabricConnection(UniqueFd socket, EndpointPtr endpoint, const Introduction& introduction,
                    const FabricOptions& options, bool serves);
   ~FabricConnection() override;
   FabricConnection(const FabricConnection&) = delete;
@@ -58,7 +58,7 @@ class FabricConnection final : public net::StreamConnection {
   /// What a Reading and its connection share. Of the receiving half.
   struct ReadState {
     FabricConnection* connection = nullptr;  // null once the reads have ended
-    std::unique_ptr<ReadGroup> group{};      // null once nothing uses its memory
+    std::shared_ptr<ReadGroup> group{};      // null once they have ended
     std::exception_ptr failure{};
     std::shared_ptr<std::size_t> unseen{};  // counts it, once it has ended, until its Reading is asked
   };
@@ -77,7 +77,7 @@ class FabricConnection final : public net::StreamConnection {
   struct Retired {
     std::uint16_t number;
   };
-  using Arrived = std::variant<std::unique_ptr<ArrivingBody>, Message, Announced, Retired>;
+  using Arrived = std::variant<std::shared_ptr<ArrivingBody>, Message, Announced, Retired>;
 
   // Of the receiving half:
   std::optional<Incoming> take() override;

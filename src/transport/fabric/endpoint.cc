@@ -3,7 +3,9 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <mutex>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -17,6 +19,70 @@ constexpr std::size_t kCompletionsPerTurn = 64;
 constexpr std::chrono::milliseconds kDrainTime{200};
 
 }  // namespace
+
+/// The endpoints of this process that are closed and still receive. Never destroyed. Whoever makes progress with them
+/// takes them out meanwhile, so the lock is held across no call of libfabric and no owner's destructor. A forked child
+/// leaves them alone.
+struct UndrainedEndpoints {
+  static UndrainedEndpoints& all() {
+    static auto* const only = new UndrainedEndpoints;
+    return *only;
+  }
+
+  void put(Endpoint* endpoint) {
+    const std::lock_guard lock(mutex);
+    endpoint->undrained_ = std::exchange(first, endpoint);
+  }
+
+  /// Makes progress, without waiting, and destroys those that are drained.
+  void progress() {
+    if (fork.in_child()) return;
+    Endpoint* taken = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      taken = std::exchange(first, nullptr);
+    }
+    while (taken != nullptr) {
+      Endpoint* const endpoint = std::exchange(taken, taken->undrained_);
+      try {
+        endpoint->progress();
+      } catch (const Error&) {
+        // It can't be told what it does with its memory: it stays.
+      }
+      if (!endpoint->drained()) {
+        put(endpoint);
+        continue;
+      }
+      delete endpoint;
+      count.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+
+  const ForkGuard fork;
+  std::mutex mutex;
+  Endpoint* first = nullptr;
+  std::atomic<std::size_t> count{0};
+};
+
+std::size_t undrained_endpoints() { return UndrainedEndpoints::all().count.load(std::memory_order_relaxed); }
+
+void CloseEndpoint::operator()(Endpoint* endpoint) const noexcept {
+  UndrainedEndpoints& undrained = UndrainedEndpoints::all();
+  if (endpoint->fork_.in_child() || undrained.fork.in_child()) return;  // what is in it is the parent's
+  undrained.progress();
+  endpoint->drain();
+  if (endpoint->drained()) {
+    delete endpoint;
+    return;
+  }
+  undrained.count.fetch_add(1, std::memory_order_relaxed);
+  undrained.put(endpoint);
+}
+
+EndpointPtr Endpoint::make(std::shared_ptr<const FabricDomain> domain) {
+  UndrainedEndpoints::all().progress();
+  return EndpointPtr(new Endpoint(std::move(domain)));
+}
 
 Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::move(domain)) {
   const FabricLibrary& library = domain_->library();
@@ -45,24 +111,25 @@ Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::mo
   library.check(fi_enable(endpoint), "starting an endpoint");
 }
 
-Endpoint::~Endpoint() {
-  const bool receiving = receiving_ > 0 && !failure_ && !domain_->progresses_by_itself();
-  if (!fork_.in_child() && !receiving) return;
-  // Everything that it uses stays, and so does the domain.
-  [[maybe_unused]] const auto* const endpoint = endpoint_.release();
-  [[maybe_unused]] const auto* const completions = completions_.release();
-  [[maybe_unused]] const auto* const peers = peers_.release();
-  [[maybe_unused]] const auto* const domain = new std::shared_ptr<const FabricDomain>(domain_);
-}
-
+/// Cancels the receives, and makes progress until nothing is being received, the peer has closed its endpoint, or some
+/// time is over.
 void Endpoint::drain() {
+  closing_ = true;
+  // Those that no message has come for end at once.
+  for (const auto& [operation, owner] : under_way_) {
+    if (operation->kind_ == Operation::Kind::kReceive) fi_cancel(&endpoint_->fid, &owner->room_);
+  }
   const auto deadline = std::chrono::steady_clock::now() + kDrainTime;
-  while (receiving_ > 0 && !failure_) {
-    if (progress() > 0 || !may_sleep()) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return;
-    pollfd ask{descriptor_, POLLIN, 0};
-    ::poll(&ask, 1, static_cast<int>(left.count()));
+  try {
+    while (!drained()) {
+      if (progress() > 0 || !may_sleep()) continue;
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      if (left.count() <= 0) return;
+      pollfd ask{descriptor_, POLLIN, 0};
+      ::poll(&ask, 1, static_cast<int>(left.count()));
+    }
+  } catch (const Error&) {
+    // Without progress there is nothing to wait for.
   }
 }
 
@@ -83,31 +150,50 @@ void Endpoint::set_peer(const SocketAddress& address) {
   }
 }
 
-/// Returns whether an operation was begun.
-bool Endpoint::begun(long result, const char* doing, Operation::Kind kind) {
+/// Returns whether the operation was begun, by `post`.
+template <typename F>
+bool Endpoint::begin(std::shared_ptr<Operation> operation, const char* doing, F post) {
+  const Operation* const known = operation.get();
+  under_way_.emplace(known, std::move(operation));
+  const ssize_t result = post();
+  if (result < 0) under_way_.erase(known);
   if (result == -FI_EAGAIN) return false;
   domain_->library().check(result, doing);
-  if (kind != Operation::Kind::kSend) ++receiving_;
+  if (known->kind_ != Operation::Kind::kSend) ++receiving_;
   return true;
 }
 
-bool Endpoint::send(std::span<const iovec> parts, std::uint64_t tag, Operation& operation) {
-  return begun(fi_tsendv(endpoint_.get(), parts.data(), nullptr, parts.size(), peer_, tag, &operation.room_),
-               "sending a body", Operation::Kind::kSend);
+bool Endpoint::send(std::span<const iovec> parts, std::uint64_t tag, std::shared_ptr<Operation> operation) {
+  void* const room = &operation->room_;
+  return begin(std::move(operation), "sending a body",
+               [&] { return fi_tsendv(endpoint_.get(), parts.data(), nullptr, parts.size(), peer_, tag, room); });
 }
 
-bool Endpoint::receive(void* to, std::size_t size, std::uint64_t tag, Operation& operation) {
-  return begun(fi_trecv(endpoint_.get(), to, size, nullptr, FI_ADDR_UNSPEC, tag, 0, &operation.room_),
-               "receiving a body", Operation::Kind::kReceive);
+bool Endpoint::receive(void* to, std::size_t size, std::uint64_t tag, std::shared_ptr<Operation> operation) {
+  void* const room = &operation->room_;
+  return begin(std::move(operation), "receiving a body",
+               [&] { return fi_trecv(endpoint_.get(), to, size, nullptr, FI_ADDR_UNSPEC, tag, 0, room); });
 }
 
-bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation) {
-  return begun(fi_read(endpoint_.get(), to, size, nullptr, peer_, address, key, &operation.room_),
-               "reading the peer's memory", Operation::Kind::kRead);
+bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key,
+                    std::shared_ptr<Operation> operation) {
+  void* const room = &operation->room_;
+  return begin(std::move(operation), "reading the peer's memory",
+               [&] { return fi_read(endpoint_.get(), to, size, nullptr, peer_, address, key, room); });
+}
+
+/// Takes the operation that has ended out of those under way.
+std::shared_ptr<Operation> Endpoint::take(void* room) {
+  const auto found = under_way_.find(static_cast<Operation::Room*>(room)->operation);
+  if (found == under_way_.end()) return nullptr;
+  std::shared_ptr<Operation> ended = std::move(found->second);
+  under_way_.erase(found);
+  if (ended->kind_ != Operation::Kind::kSend && ended.get() != &its_opening_) --receiving_;
+  return ended;
 }
 
 void Endpoint::await_opening(std::uint64_t tag) {
-  if (!receive(&its_opening_.bytes, sizeof its_opening_.bytes, tag, its_opening_)) {
+  if (!receive(&its_opening_.bytes, sizeof its_opening_.bytes, tag, {std::shared_ptr<void>(), &its_opening_})) {
     throw ResourceError("fabric: a new endpoint has no room for a receive");
   }
   receiving_ = 0;  // too short to come as a read
@@ -116,12 +202,11 @@ void Endpoint::await_opening(std::uint64_t tag) {
 bool Endpoint::send_opening(std::uint64_t tag) {
   if (own_opening_.begun) return true;
   const iovec part{&own_opening_.bytes, sizeof own_opening_.bytes};
-  own_opening_.begun = send({&part, 1}, tag, own_opening_);
+  own_opening_.begun = send({&part, 1}, tag, {std::shared_ptr<void>(), &own_opening_});
   return own_opening_.begun;
 }
 
 std::size_t Endpoint::progress() {
-  const auto operation_of = [](void* context) { return static_cast<Operation::Room*>(context)->operation; };
   std::array<fi_cq_tagged_entry, 16> entries;
   std::size_t n = 0;
   while (n < kCompletionsPerTurn) {
@@ -131,9 +216,7 @@ std::size_t Endpoint::progress() {
       for (ssize_t i = 0; i < got; ++i) {
         const fi_cq_tagged_entry& entry = entries[static_cast<std::size_t>(i)];
         if (entry.op_context == nullptr) continue;
-        Operation& ended = *operation_of(entry.op_context);
-        if (ended.kind_ != Operation::Kind::kSend && &ended != &its_opening_) --receiving_;
-        ended.on_done(entry.len);
+        if (const auto ended = take(entry.op_context)) ended->on_done(entry.len);
       }
       n += static_cast<std::size_t>(got);
       continue;
@@ -143,9 +226,9 @@ std::size_t Endpoint::progress() {
     const ssize_t told = fi_cq_readerr(completions_.get(), &failed, 0);
     if (told == -FI_EAGAIN) break;
     domain_->library().check(told, "looking for an error");
-    if (failed.op_context != nullptr && !failure_) {
-      failure_ = Failure{operation_of(failed.op_context)->kind_, failed.err};
-    }
+    const auto ended = failed.op_context != nullptr ? take(failed.op_context) : nullptr;
+    const bool cancelled = closing_ && failed.err == FI_ECANCELED;
+    if (ended && !cancelled && !failure_) failure_ = Failure{ended->kind_, failed.err};
     ++n;
   }
   return n;

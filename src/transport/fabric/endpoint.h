@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,8 +15,8 @@
 
 namespace crossdock::transport::fabric {
 
-/// A send, a receive or a read of an endpoint. It must live, at the same address, from the call that begins it until it
-/// has ended or the endpoint is destroyed. Its functions are called by Endpoint::progress().
+/// A send, a receive or a read of an endpoint, which shares its ownership until it has ended: whoever owns it also
+/// keeps the memory that it uses. Its functions are called by Endpoint::progress().
 class Operation {
  public:
   enum class Kind : std::uint8_t { kSend, kReceive, kRead };
@@ -45,21 +46,29 @@ struct Failure {
   int error;  ///< One of libfabric's.
 };
 
-/// An endpoint of libfabric with one peer. Use it from one thread at a time. Destroying it ends all operations, of
-/// which nothing is told; their memory is free then. In a forked child, the destructor does nothing.
+class Endpoint;
+/// Closes an endpoint. In a forked child it does nothing.
+struct CloseEndpoint {
+  void operator()(Endpoint* endpoint) const noexcept;
+};
+using EndpointPtr = std::unique_ptr<Endpoint, CloseEndpoint>;
+
+/// An endpoint of libfabric with one peer. Use it from one thread at a time. Closing it ends all operations, of which
+/// nothing is told. Close the connection to the peer first: closing then waits up to 0.2 s for the peer.
 ///
 /// libfabric 1.17.0 uses freed memory where an endpoint is closed while it is receiving the bytes of a read, as which
-/// bodies come too. So close the connection to the peer first, and then drain(). If bytes are still being received
-/// after that, the destructor leaves the endpoint open for good: without calls, nothing happens in it.
+/// bodies come too; later versions may write them when another endpoint makes progress. So an endpoint that still
+/// receives goes, with its operations and their memory, to the process's undrained endpoints. These make progress,
+/// without waiting, when an endpoint is made or closed, and each is destroyed once it receives nothing or has failed.
+/// The owners of its operations are released then, on the thread that makes or closes the other endpoint.
 class Endpoint {
  public:
   static constexpr std::size_t kMaxParts = 4;  ///< Of a message: the limit of ofi_rxm.
 
   /// Throws ResourceError, SystemError.
-  explicit Endpoint(std::shared_ptr<const FabricDomain> domain);
+  static EndpointPtr make(std::shared_ptr<const FabricDomain> domain);
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;
-  ~Endpoint();
 
   const FabricDomain& domain() const noexcept { return *domain_; }
   const std::shared_ptr<const FabricDomain>& shared_domain() const noexcept { return domain_; }
@@ -71,11 +80,11 @@ class Endpoint {
   // The next three begin an operation. They return false if there is no room for it: try again after progress(). They
   // throw ConnectionError, SystemError.
   /// Sends `parts`, at most kMaxParts, in place. It is done when the peer has received the message.
-  bool send(std::span<const iovec> parts, std::uint64_t tag, Operation& operation);
+  bool send(std::span<const iovec> parts, std::uint64_t tag, std::shared_ptr<Operation> operation);
   /// Receives the message with this tag.
-  bool receive(void* to, std::size_t size, std::uint64_t tag, Operation& operation);
+  bool receive(void* to, std::size_t size, std::uint64_t tag, std::shared_ptr<Operation> operation);
   /// Reads the peer's memory.
-  bool read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, Operation& operation);
+  bool read(void* to, std::size_t size, std::uint64_t address, std::uint64_t key, std::shared_ptr<Operation> operation);
 
   /// Waits for the peer's opening message, which has this tag. Called once.
   void await_opening(std::uint64_t tag);
@@ -89,8 +98,6 @@ class Endpoint {
   /// Makes progress, and tells operations that they have ended, a bounded number. Returns how many. Throws SystemError.
   std::size_t progress();
   const std::optional<Failure>& failure() const noexcept { return failure_; }
-  /// Makes progress until nothing is being received, the peer has closed its endpoint, or some time is over.
-  void drain();
   /// Returns whether descriptor() will be readable when progress() has something to do. False: call it now.
   bool may_sleep() const;
   int descriptor() const noexcept { return descriptor_; }
@@ -105,7 +112,15 @@ class Endpoint {
     std::uint64_t bytes = 0;
   };
 
-  bool begun(long result, const char* doing, Operation::Kind kind);
+  friend struct CloseEndpoint;
+  friend struct UndrainedEndpoints;
+
+  explicit Endpoint(std::shared_ptr<const FabricDomain> domain);
+  template <typename F>
+  bool begin(std::shared_ptr<Operation> operation, const char* doing, F post);
+  std::shared_ptr<Operation> take(void* room);
+  bool drained() const noexcept { return receiving_ == 0 || failure_ || domain_->progresses_by_itself(); }
+  void drain();
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;
@@ -118,7 +133,13 @@ class Endpoint {
   int descriptor_ = -1;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::optional<Failure> failure_;
-  std::size_t receiving_ = 0;  // operations under way, the opening message aside
+  std::map<const Operation*, std::shared_ptr<Operation>> under_way_;
+  std::size_t receiving_ = 0;      // of these: receives and reads, the opening message aside
+  bool closing_ = false;           // its receives were cancelled
+  Endpoint* undrained_ = nullptr;  // the next undrained endpoint
 };
+
+/// Returns the number of the process's undrained endpoints. Thread-safe.
+std::size_t undrained_endpoints();
 
 }  // namespace crossdock::transport::fabric

@@ -71,7 +71,7 @@ class FabricServerSocket::Handshake final : public PendingHandshake {
   const UniqueFd poll_;
   net::RecordReader reader_;
   net::ServerHandshake handshake_;
-  std::unique_ptr<Endpoint> endpoint_;  // once the client has said who it is
+  EndpointPtr endpoint_;  // once the client has said who it is
   net::EndpointOffer client_;
   bool has_offer_ = false;
 };
@@ -134,7 +134,7 @@ PendingHandshake::State FabricServerSocket::Handshake::open() {
                      "this is a server of fabric:, and the client has no endpoint of libfabric: "
                      "connect with the server's own URI"}};
   }
-  endpoint_ = std::make_unique<Endpoint>(server_.domains_->beside(socket_.get()));
+  endpoint_ = Endpoint::make(server_.domains_->beside(socket_.get()));
   watch(endpoint_->descriptor());
   const std::uint64_t opening = random_number();
   endpoint_->await_opening(opening);

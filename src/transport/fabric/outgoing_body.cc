@@ -117,7 +117,7 @@ BodyAnnouncement OutgoingBody::announcement() const {
 bool OutgoingBody::post(Endpoint& endpoint) {
   while (posted_ < messages_.size()) {
     Message& next = messages_[posted_];
-    if (!endpoint.send(next.parts(), first_tag_ + posted_, next)) return false;
+    if (!endpoint.send(next.parts(), first_tag_ + posted_, {shared_from_this(), &next})) return false;
     ++posted_;
   }
   return true;

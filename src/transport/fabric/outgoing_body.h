@@ -16,13 +16,13 @@
 
 namespace crossdock::transport::fabric {
 
-/// A body that is being sent. Use it from one thread at a time.
+/// A body that is being sent. Use it from one thread at a time. It must be owned by a shared_ptr to be posted.
 ///
 /// A message of libfabric takes Endpoint::kMaxParts parts. Parts that follow each other in memory become one. Small
 /// parts are copied together with their neighbours, and the body becomes several messages if it has more parts than one
 /// message takes. Memory of a file is copied by the system, which reports that the file was truncated instead of
 /// raising SIGBUS.
-class OutgoingBody {
+class OutgoingBody : public std::enable_shared_from_this<OutgoingBody> {
  public:
   /// `parts` have `size` bytes altogether, at least one, and stay readable as long as `keep` is held. The messages have
   /// the tags from `first_tag` on. Throws ResourceError, FileChangedError (a file was truncated).

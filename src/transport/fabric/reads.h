@@ -25,8 +25,8 @@ struct PlacedPart {
   ReadableRegion in;
 };
 
-/// Reads that were begun together. Use it from one thread at a time.
-class ReadGroup {
+/// Reads that were begun together. Use it from one thread at a time. It must be owned by a shared_ptr to be posted.
+class ReadGroup : public std::enable_shared_from_this<ReadGroup> {
  public:
   /// `max_read`: the longest read of the provider. `keep` keeps the memory that the parts are read to.
   ReadGroup(std::span<const PlacedPart> parts, std::uint64_t max_read, std::shared_ptr<const void> keep);
@@ -43,7 +43,8 @@ class ReadGroup {
         : Operation(Kind::kRead), group_(group), part_(part), address_(address), key_(key) {}
     void on_done(std::size_t) noexcept override { ++group_.done_; }
     bool begin(Endpoint& endpoint) {
-      return endpoint.read(part_.to, static_cast<std::size_t>(part_.length), address_, key_, *this);
+      return endpoint.read(part_.to, static_cast<std::size_t>(part_.length), address_, key_,
+                           {group_.shared_from_this(), this});
     }
 
    private:

@@ -7,7 +7,7 @@
 
 namespace crossdock::transport::fabric {
 
-void Traffic::send(std::unique_ptr<OutgoingBody> body) {
+void Traffic::send(std::shared_ptr<OutgoingBody> body) {
   const std::lock_guard lock(mutex_);
   if (endpoint_ == nullptr) return;
   OutgoingBody* const pending = outgoing_.emplace_back(std::move(body)).get();
@@ -16,17 +16,17 @@ void Traffic::send(std::unique_ptr<OutgoingBody> body) {
   post();
 }
 
-void Traffic::receive(ArrivingBody& body) {
+void Traffic::receive(std::shared_ptr<ArrivingBody> body) {
   const std::lock_guard lock(mutex_);
   if (endpoint_ == nullptr) return;
-  to_receive_.push_back(&body);
+  to_receive_.push_back(std::move(body));
   post();
 }
 
-void Traffic::read(ReadGroup& reads) {
+void Traffic::read(std::shared_ptr<ReadGroup> reads) {
   const std::lock_guard lock(mutex_);
   if (endpoint_ == nullptr) return;
-  to_read_.push_back(&reads);
+  to_read_.push_back(std::move(reads));
   post();
 }
 
@@ -110,20 +110,18 @@ std::string Traffic::broken_why() const {
 }
 
 void Traffic::close() noexcept {
-  std::deque<std::unique_ptr<OutgoingBody>> dropped;
+  // Destroyed without the lock: their owners may do anything.
+  std::deque<std::shared_ptr<OutgoingBody>> sends;
+  std::deque<std::shared_ptr<ArrivingBody>> receives;
+  std::deque<std::shared_ptr<ReadGroup>> reads;
+  EndpointPtr endpoint;
   const std::lock_guard lock(mutex_);
-  try {
-    if (endpoint_ != nullptr) endpoint_->drain();
-  } catch (const Error&) {
-    // It has failed.
-  }
-  endpoint_.reset();
-  to_send_.clear();
-  to_receive_.clear();
-  to_read_.clear();
-  dropped = std::move(outgoing_);
-  outgoing_.clear();
   broken_.store(true, std::memory_order_release);
+  endpoint = std::move(endpoint_);
+  to_send_.clear();
+  sends.swap(outgoing_);
+  receives.swap(to_receive_);
+  reads.swap(to_read_);
 }
 
 }  // namespace crossdock::transport::fabric

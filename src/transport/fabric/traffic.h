@@ -22,7 +22,7 @@ class Traffic {
  public:
   static constexpr std::size_t kMaxOutgoing = 4;  ///< Bodies under way at once.
 
-  explicit Traffic(std::unique_ptr<Endpoint> endpoint) noexcept
+  explicit Traffic(EndpointPtr endpoint) noexcept
       : descriptor_(endpoint->descriptor()), endpoint_(std::move(endpoint)) {}
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
@@ -31,16 +31,16 @@ class Traffic {
   int descriptor() const noexcept { return descriptor_; }
 
   /// Begins to send. There must be room, see has_room().
-  void send(std::unique_ptr<OutgoingBody> body);
+  void send(std::shared_ptr<OutgoingBody> body);
   bool has_room() const noexcept { return outgoing() < kMaxOutgoing; }
   /// The number of bodies that the peer hasn't received yet.
   std::size_t outgoing() const noexcept { return n_outgoing_.load(std::memory_order_acquire); }
   /// The bytes of all bodies that the peer has received.
   std::uint64_t sent_bytes() const noexcept { return sent_bytes_.load(std::memory_order_relaxed); }
 
-  /// Begin to receive, and to read. What they are given must live until it is complete, or until close().
-  void receive(ArrivingBody& body);
-  void read(ReadGroup& reads);
+  /// Begin to receive, and to read. Ownership is shared until they have ended.
+  void receive(std::shared_ptr<ArrivingBody> body);
+  void read(std::shared_ptr<ReadGroup> reads);
   bool is_complete(const ArrivingBody& body) const;
   bool is_complete(const ReadGroup& reads) const;
 
@@ -56,12 +56,12 @@ class Traffic {
   std::optional<Failure> failure() const;
   std::string broken_why() const;
 
-  /// Destroys the endpoint: no memory is used any more. Later calls do nothing. The connection to the peer must be
-  /// closed already, see Endpoint. May take 0.2 s if the peer doesn't answer while something is being received.
+  /// Closes the endpoint, see Endpoint. Later calls do nothing. The connection to the peer must be closed
+  /// already. May take 0.2 s if the peer doesn't answer while something is being received.
   void close() noexcept;
 
  private:
-  using Finished = std::deque<std::unique_ptr<OutgoingBody>>;
+  using Finished = std::deque<std::shared_ptr<OutgoingBody>>;
 
   std::size_t advance(Finished* finished);
   void post();
@@ -74,12 +74,12 @@ class Traffic {
   std::atomic<bool> broken_{false};
 
   mutable std::mutex mutex_;  // guards the members below, and what is in them
-  std::unique_ptr<Endpoint> endpoint_;
-  std::deque<std::unique_ptr<OutgoingBody>> outgoing_;
+  EndpointPtr endpoint_;
+  std::deque<std::shared_ptr<OutgoingBody>> outgoing_;
   // Not handed to the endpoint as a whole yet:
   std::deque<OutgoingBody*> to_send_;
-  std::deque<ArrivingBody*> to_receive_;
-  std::deque<ReadGroup*> to_read_;
+  std::deque<std::shared_ptr<ArrivingBody>> to_receive_;
+  std::deque<std::shared_ptr<ReadGroup>> to_read_;
   std::string why_;
 };
 

@@ -1,6 +1,4 @@
 // Peers that shake hands as they must, and then break the rules.
-#include <deque>
-
 #include "support.h"
 
 namespace crossdock::transport::fabric_test {
@@ -29,7 +27,7 @@ class FabricHostileServer : public ::testing::Test {
   /// Sends a message beside the link.
   void send(ByteSpan bytes, std::uint64_t tag) {
     const iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
-    Counted& sent = sent_.emplace_back(Operation::Kind::kSend);
+    const auto sent = std::make_shared<Counted>(Operation::Kind::kSend);
     ASSERT_TRUE(server_.run([&] { return server_.endpoint->send({&part, 1}, tag, sent); }));
   }
   /// Receives until the error, while the server's endpoint makes progress.
@@ -65,7 +63,6 @@ class FabricHostileServer : public ::testing::Test {
   }
 
   RawEnd server_;
-  std::deque<Counted> sent_;
   std::unique_ptr<Connection> client_;
 };
 
@@ -349,21 +346,43 @@ TEST_F(FabricHostileClient, ReadsWithKeysThatAreGarbage) {
   ASSERT_TRUE(server_->announce(1, region));
   Bytes to(4096);
   for (std::uint64_t key = 0; key < 3; ++key) {
-    Counted reading(Operation::Kind::kRead);
+    const auto reading = std::make_shared<Counted>(Operation::Kind::kRead);
     try {
       if (!client->endpoint->read(to.data(), to.size(), 0, key, reading)) break;
     } catch (const Error&) {
       break;  // the endpoints have parted
     }
     const auto deadline = Clock::now() + std::chrono::seconds(2);
-    while (!reading.done && !client->endpoint->failure() && Clock::now() < deadline) {
+    while (!reading->done && !client->endpoint->failure() && Clock::now() < deadline) {
       client->endpoint->progress();
       server_->receive();
     }
-    EXPECT_FALSE(reading.done);
+    EXPECT_FALSE(reading->done);
     if (client->endpoint->failure()) break;
   }
   EXPECT_EQ(to, Bytes(4096)) << "it got nothing";
+}
+
+TEST_F(FabricHostileServer, ThatAnswersNoReadKeepsItsMemoryUntilItGoes) {
+  connect();
+  const std::size_t size = 64 << 20;
+  const auto region = device::Region::make_recycled(size, "hostile");
+  const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
+  announce(1, {size, registered->start(), registered->key()});
+  await_region(*client_, std::uint64_t{1} << 48);
+  auto to = std::make_shared<Bytes>(size);
+  const std::weak_ptr<const Bytes> watched = to;
+  const ReadPart part{std::uint64_t{1} << 48, size, to->data()};
+  client_->read({&part, 1}, std::move(to));
+  client_.reset();
+  EXPECT_EQ(undrained_endpoints(), 1u);
+  EXPECT_FALSE(watched.expired()) << "libfabric may still write to it";
+  const auto domain = server_.endpoint->shared_domain();
+  server_.endpoint.reset();
+  const auto deadline = in_patience();
+  while (undrained_endpoints() > 0 && Clock::now() < deadline) Endpoint::make(domain);
+  EXPECT_EQ(undrained_endpoints(), 0u);
+  EXPECT_TRUE(watched.expired());
 }
 
 }  // namespace

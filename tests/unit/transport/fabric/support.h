@@ -149,7 +149,7 @@ class RawEnd {
     net::EndpointOffer its;
     const Bytes answer = record();
     if (!decode(answer, &its)) return;
-    endpoint = std::make_unique<Endpoint>(domains().beside(socket_->get()));
+    endpoint = Endpoint::make(domains().beside(socket_->get()));
     endpoint->set_peer(with_port(peer_address(socket_->get()), its.port));
     endpoint->await_opening(7);
     net::EndpointOffer own{
@@ -168,7 +168,7 @@ class RawEnd {
     socket_ = std::make_unique<net::Socket>(
         UniqueFd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), "the client");
     record();
-    endpoint = std::make_unique<Endpoint>(domains().beside(socket_->get()));
+    endpoint = Endpoint::make(domains().beside(socket_->get()));
     endpoint->await_opening(77);
     net::EndpointOffer own{
         .opening = 77, .ways = ways.bits(), .port = endpoint->port(), .provider = FabricOptions{}.provider};
@@ -239,7 +239,7 @@ class RawEnd {
   }
   void hang_up() { socket_.reset(); }
 
-  std::unique_ptr<Endpoint> endpoint;
+  EndpointPtr endpoint;
 
  private:
   static const FabricDomains& domains() {
