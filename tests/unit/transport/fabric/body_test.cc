@@ -76,12 +76,12 @@ class FabricBodies : public ::testing::Test {
 
 TEST_F(FabricBodies, OfAllShapesCross) {
   const Pair ends;
-  for (const auto& sizes : std::vector<std::initializer_list<std::size_t>>{{1},
-                                                                           {16 << 10},
-                                                                           {(16 << 10) + 1},
-                                                                           {kLarge, 1, kLarge, 3, kLarge, 0, kLarge},
-                                                                           {3 << 20, 8, 5 << 20, kLarge, kLarge, 1},
-                                                                           {20'000, 20'000, 20'000, 20'000, 20'000}}) {
+  for (const auto& sizes : std::vector<std::vector<std::size_t>>{{1},
+                                                                 {16 << 10},
+                                                                 {(16 << 10) + 1},
+                                                                 {kLarge, 1, kLarge, 3, kLarge, 0, kLarge},
+                                                                 {3 << 20, 8, 5 << 20, kLarge, kLarge, 1},
+                                                                 {20'000, 20'000, 20'000, 20'000, 20'000}}) {
     const Scattered parts(sizes);
     send_body(*ends.server, *ends.client, 9, parts.parts, nullptr);
     const std::future<void> pushing = std::async(std::launch::async, [&] {
