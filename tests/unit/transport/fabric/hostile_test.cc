@@ -363,6 +363,21 @@ TEST_F(FabricHostileClient, ReadsWithKeysThatAreGarbage) {
   EXPECT_EQ(to, Bytes(4096)) << "it got nothing";
 }
 
+TEST_F(FabricHostileServer, SharesAKeyThatEndsWithItsRegion) {
+  connect();
+  device::RegionWriter writer("hostile");
+  writer.append(pattern(100'000));
+  auto region = writer.freeze();
+  {
+    const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
+    announce(1, {region->size(), registered->start(), registered->key()});
+  }
+  await_region(*client_, std::uint64_t{1} << 48);
+  EXPECT_EQ(read(std::uint64_t{1} << 48, 50'000), "done") << "the registration lives as long as its region";
+  region.reset();
+  EXPECT_THAT(read(std::uint64_t{1} << 48, 50'000), HasSubstr("ProtocolError"));
+}
+
 TEST_F(FabricHostileServer, ThatAnswersNoReadKeepsItsMemoryUntilItGoes) {
   connect();
   const std::size_t size = 64 << 20;
