@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace crossdock::transport::ucx {
-namespace {
-
-constexpr std::size_t kMaxLarge = 1024;  // parts of a body that are pieces of their own
-
-}  // namespace
-
 std::size_t size_of(std::span<const ByteSpan> parts) noexcept {
   std::size_t size = 0;
   for (const ByteSpan part : parts) size += part.size();

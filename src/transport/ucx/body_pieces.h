@@ -21,6 +21,13 @@ inline constexpr std::size_t kMaxPacked = 1 << 20;
 /// Bytes before a piece's own that its header may have.
 inline constexpr std::size_t kMaxPrefix = 1024;
 
+/// Parts of a body that are pieces of their own, at most.
+inline constexpr std::size_t kMaxLarge = 1024;
+/// Pieces of a body that this end sends, at most.
+inline constexpr std::size_t kMaxPieces = 2 * kMaxLarge + 1;
+/// Pieces, of all bodies, that a peer may send by rendezvous before this end has fetched them. Each takes memory here.
+inline constexpr std::size_t kMaxUnfetched = 8192;
+
 /// The fixed part of a piece's header. The prefix follows.
 struct PieceHead {
   static constexpr std::size_t kBytes = 16;
@@ -50,8 +57,8 @@ struct BodyPiece {
 
 std::size_t size_of(std::span<const ByteSpan> parts) noexcept;
 
-/// Returns the pieces of a body, in order. A body of very many large parts has a higher limit for them, so that its
-/// pieces are bounded.
+/// Returns the pieces of a body, in order: at most kMaxPieces. A body of very many large parts has a higher limit for
+/// them.
 std::vector<BodyPiece> pieces_of(std::span<const ByteSpan> parts);
 
 }  // namespace crossdock::transport::ucx

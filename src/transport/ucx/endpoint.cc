@@ -13,7 +13,9 @@ namespace crossdock::transport::ucx {
 namespace {
 
 constexpr std::size_t kMaxOperations = 4096;  // under way at once
-constexpr std::size_t kMaxAsked = 64;         // requests for bytes of the peer's memory, before another group of them
+// A body begins where there is room for one operation, and then all of its pieces do.
+static_assert(kMaxOperations + kMaxPieces <= kMaxUnfetched);
+constexpr std::size_t kMaxAsked = 64;  // requests for bytes of the peer's memory, before another group of them
 
 ucp_request_param_t params_for(Operation& operation) {
   ucp_request_param_t params{};

@@ -4,8 +4,6 @@
 #include <cstring>
 #include <new>
 
-#include "body_pieces.h"
-
 namespace crossdock::transport::ucx {
 namespace {
 
@@ -79,7 +77,7 @@ ucs_status_t Inbox::on_piece(void* self, const void* header, std::size_t header_
 
 /// Returns what the call-back has to: UCS_OK drops the data.
 ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool rendezvous) {
-  if (!accepts(kind, size)) return UCS_OK;
+  if (!accepts(name_of(kind), size, limit_of(kind))) return UCS_OK;
   if (rendezvous) {
     Entry& entry = entries_.emplace_back(Entry{kind, Entry::State::kWaiting});
     entry.size = size;
@@ -109,17 +107,21 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
   const ByteSpan prefix = header.subspan(std::min(header.size(), PieceHead::kBytes));
   Entry* const body = body_of(header, prefix.size() + size);
   if (body == nullptr) return UCS_OK;
-  const std::uint64_t offset = std::exchange(body->arrived, body->arrived + prefix.size() + size);
-  if (body->arrived == body->size) open_ = nullptr;
+  if (rendezvous && unfetched_ >= limits_.queue_pieces) {
+    fail(ErrorCode::kProtocol,
+         where_ + " sent more than " + std::to_string(limits_.queue_pieces) + " pieces that it doesn't finish");
+    return UCS_OK;
+  }
   const ByteSpan rest = rendezvous ? ByteSpan() : ByteSpan(static_cast<const std::byte*>(data), size);
   if (body->memory != nullptr && !rendezvous) {
-    std::byte* const to = body->memory.get() + offset;
+    std::byte* const to = body->memory.get() + body->arrived;
     std::ranges::copy(rest, std::ranges::copy(prefix, to).out);
+    count_arrived(*body, prefix.size() + size);
     wrote(*body, prefix.size() + size);
     return UCS_OK;
   }
   std::list<Piece> one;
-  Piece& piece = one.emplace_back(Piece{.body = body, .offset = offset});
+  Piece& piece = one.emplace_back(Piece{.body = body, .offset = body->arrived, .rendezvous = rendezvous});
   piece.self = one.begin();
   piece.early.reserve(prefix.size() + rest.size());
   piece.early.assign(prefix.begin(), prefix.end());
@@ -127,8 +129,11 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
   if (rendezvous) {
     piece.size = size;
     piece.held = data;
+    ++unfetched_;
   }
   body->pieces.splice(body->pieces.end(), one);
+  // Only now, when it needs no more memory: else the body would count as whole, and never be.
+  count_arrived(*body, prefix.size() + size);
   if (body->memory != nullptr) {
     place(piece);
   } else {
@@ -145,12 +150,12 @@ Inbox::Entry* Inbox::body_of(ByteSpan header, std::uint64_t length) {
   const bool fits = open_ == nullptr
                         ? length <= head.total
                         : head.tag == open_->tag && head.total == open_->size && length <= open_->size - open_->arrived;
-  if (!known || length == 0 || !fits || limits_.max_in_pieces == 0) {
+  if (!known || length == 0 || !fits) {
     fail(ErrorCode::kProtocol, where_ + " sent a piece of a body that this end doesn't expect");
     return nullptr;
   }
   if (open_ != nullptr) return accepts_more() ? open_ : nullptr;
-  if (!accepts(MessageKind::kTagged, head.total)) return nullptr;
+  if (!accepts("a body", head.total, limits_.max_in_pieces)) return nullptr;
   open_ = &entries_.emplace_back(Entry{MessageKind::kTagged, Entry::State::kWaiting});
   open_->tag = head.tag;
   open_->size = head.total;
@@ -158,6 +163,11 @@ Inbox::Entry* Inbox::body_of(ByteSpan header, std::uint64_t length) {
   // So that its pieces come straight to where they belong, if there is room.
   begin_waiting();
   return closed_ ? nullptr : open_;
+}
+
+void Inbox::count_arrived(Entry& body, std::uint64_t bytes) noexcept {
+  body.arrived += bytes;
+  if (body.arrived == body.size) open_ = nullptr;
 }
 
 /// Has a piece written to its body's memory.
@@ -184,6 +194,7 @@ void Inbox::place(Piece& piece) {
 
 void Inbox::end_piece(Piece& piece, ucs_status_t status) noexcept {
   Entry& body = *piece.body;
+  if (piece.rendezvous) --body.inbox->unfetched_;
   if (status == UCS_OK) {
     wrote(body, piece.early.size() + piece.size);
   } else {
@@ -207,7 +218,7 @@ void Inbox::probe() {
   for (;;) {
     ucp_tag_recv_info_t info{};
     const ucp_tag_message_h found = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/0, &info);
-    if (found == nullptr || !accepts(MessageKind::kTagged, info.length)) return;
+    if (found == nullptr || !accepts(name_of(MessageKind::kTagged), info.length, limits_.max_tagged)) return;
     entries_.push_back({.kind = MessageKind::kTagged, .state = Entry::State::kWaiting});
     Entry& entry = entries_.back();
     entry.held = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info);
@@ -217,11 +228,11 @@ void Inbox::probe() {
   }
 }
 
-bool Inbox::accepts(MessageKind kind, std::uint64_t size) {
+bool Inbox::accepts(const char* what, std::uint64_t size, std::uint64_t limit) {
   if (closed_) return false;
-  if (size > limit_of(kind)) {
-    fail(ErrorCode::kProtocol, where_ + " sent " + name_of(kind) + " of " + std::to_string(size) +
-                                   " bytes; the limit here is " + std::to_string(limit_of(kind)));
+  if (size > limit) {
+    fail(ErrorCode::kProtocol, where_ + " sent " + what + " of " + std::to_string(size) + " bytes; the limit here is " +
+                                   std::to_string(limit));
     return false;
   }
   return accepts_more();
@@ -319,7 +330,7 @@ void Inbox::end(Entry& entry, ucs_status_t status) noexcept {
 
 std::optional<Received> Inbox::take() {
   if (entries_.empty() || cut_off()) {
-    if (failure_) throw_error(failure_->first, failure_->second);
+    throw_failure();
     return std::nullopt;
   }
   Entry& entry = entries_.front();
@@ -397,6 +408,10 @@ void Inbox::cut(const Error& error) {
   }
   held_bytes_ = 0;
   failure_.emplace(error.code(), error.what());
+}
+
+void Inbox::throw_failure() const {
+  if (failure_) throw_error(failure_->first, failure_->second);
 }
 
 void Inbox::fail(ErrorCode code, const std::string& text) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "body_pieces.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "transport/body_memory.h"
@@ -30,11 +31,13 @@ struct ReceiveLimits {
   std::uint64_t max_untagged = 0;
   std::uint64_t max_control = 0;
   std::uint64_t max_tagged = 0;
-  std::uint64_t max_in_pieces = 0;  ///< Bodies that come in pieces; 0: none.
+  std::uint64_t max_in_pieces = 0;  ///< Of a body that comes in pieces; 0: none may.
   /// Messages, and bytes of them, that may wait to be taken. While more wait, nothing more is read from the network. A
   /// single message may be larger.
   std::size_t queue_messages = 1024;
   std::uint64_t queue_bytes = 64ull << 20;
+  /// Pieces of bodies that the peer may have told of by rendezvous, and whose bytes haven't come.
+  std::size_t queue_pieces = kMaxUnfetched;
 };
 
 /// A message that was received whole. `bytes` are valid as long as the owner is held, on any thread. Those of a tagged
@@ -81,6 +84,8 @@ class Inbox {
   }
   /// Sets the limits for messages from now on.
   void limit(const ReceiveLimits& limits) noexcept { limits_ = limits; }
+  /// Throws the error that ends the queue, if there is one, whatever messages come before it.
+  void throw_failure() const;
   /// Ends the queue with an error, after the messages that have arrived.
   void fail(ErrorCode code, const std::string& text);
   void fail_for_memory() noexcept;
@@ -94,6 +99,7 @@ class Inbox {
     Entry* body = nullptr;
     std::uint64_t offset = 0;
     std::vector<std::byte> early{};  ///< Its first bytes, which are here.
+    bool rendezvous = false;         ///< UCX has told of the rest, and fetches it when it is begun.
     std::uint64_t size = 0;          ///< Of the rest.
     void* held = nullptr;            ///< The rest, which UCX has. Null: none, or UCX writes it to the body's memory.
     std::list<Piece>::iterator self{};
@@ -133,10 +139,11 @@ class Inbox {
   ucs_status_t add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous);
   Entry* body_of(ByteSpan header, std::uint64_t length);
   void place(Piece& piece);
+  void count_arrived(Entry& body, std::uint64_t bytes) noexcept;
   static void end_piece(Piece& piece, ucs_status_t status) noexcept;
   static void wrote(Entry& body, std::uint64_t bytes) noexcept;
   void probe();
-  bool accepts(MessageKind kind, std::uint64_t size);
+  bool accepts(const char* what, std::uint64_t size, std::uint64_t limit);
   bool accepts_more();
   void hold(Entry& entry, std::uint64_t bytes) noexcept;
   void begin_waiting();
@@ -155,6 +162,7 @@ class Inbox {
   std::shared_ptr<BodyMemory> body_memory_ = pool_;
   std::deque<Entry> entries_;
   Entry* open_ = nullptr;                                     // the body whose pieces haven't all arrived
+  std::size_t unfetched_ = 0;                                 // pieces by rendezvous that haven't ended
   std::size_t begun_ = 0;                                     // the first entries, up to the first that waits
   std::uint64_t begun_bytes_ = 0;                             // their sizes: memory of ours
   std::size_t receiving_ = 0;                                 // those of them that UCX writes

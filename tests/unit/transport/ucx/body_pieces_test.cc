@@ -60,7 +60,7 @@ TEST(UcxBodyPieces, LargePartsAreTheirOwnAndOthersAreTogether) {
 TEST(UcxBodyPieces, TheirNumberIsBounded) {
   std::vector<std::size_t> sizes;
   for (int i = 0; i < 3000; ++i) sizes.insert(sizes.end(), {kBig, kMaxPrefix + 1});
-  EXPECT_LE(cut(sizes).size(), 2049u);
+  EXPECT_LE(cut(sizes).size(), kMaxPieces);
 }
 
 /// Sends a body in pieces, and expects it.
@@ -224,7 +224,7 @@ TEST_F(UcxBodyPiecesOfAPeer, AnotherSizeInTheMiddle) {
 
 TEST_F(UcxBodyPiecesOfAPeer, ABodyOverTheLimit) {
   send(1, std::uint64_t{1} << 40, 0, 10);
-  expect_refused("sent a tagged message of 1099511627776 bytes; the limit here is 67108864");
+  expect_refused("sent a body of 1099511627776 bytes; the limit here is 67108864");
 }
 
 TEST_F(UcxBodyPiecesOfAPeer, PiecesAtAnEndThatTakesNone) {
@@ -232,7 +232,15 @@ TEST_F(UcxBodyPiecesOfAPeer, PiecesAtAnEndThatTakesNone) {
   limits.max_in_pieces = 0;
   ends_.client.worker->limit(limits);
   send(1, 10, 0, 10);
-  expect_refused(kUnexpected);
+  expect_refused("the limit here is 0");
+}
+
+TEST_F(UcxBodyPiecesOfAPeer, ABodyOverALimitBelowThatOfMessages) {
+  ReceiveLimits limits = kLimits;
+  limits.max_in_pieces = 999;
+  ends_.client.worker->limit(limits);
+  send(1, 1000, 0, 10);
+  expect_refused("sent a body of 1000 bytes; the limit here is 999");
 }
 
 TEST_F(UcxBodyPiecesOfAPeer, ABodyThatItDoesntFinish) {
@@ -249,6 +257,30 @@ TEST_F(UcxBodyPiecesOfAPeer, VerySmallPiecesMakeABody) {
   for (std::size_t at = 0; at < 300; ++at) send(1, 300, at % 2, 1 - at % 2);
   const Received got = ends_.receive(ends_.client);
   EXPECT_EQ(got.bytes.size(), 300u);
+}
+
+/// The peer tells of them, and doesn't send their bytes: it makes no progress.
+TEST_F(UcxBodyPiecesOfAPeer, PiecesWithoutTheirBytesAreBounded) {
+  constexpr std::size_t kMost = 20;
+  ReceiveLimits limits = kLimits;
+  limits.queue_pieces = kMost;
+  for (const std::size_t count : {kMost, kMost + 1}) {
+    Ends ends;
+    ends.client.worker->limit(limits);
+    const std::uint64_t total = count * kBig;
+    ASSERT_TRUE(ends.server.endpoint->send_untagged(as_bytes("first"), {}));
+    ends.receive(ends.client);
+    const ByteSpan large = ByteSpan(bytes_).first(kBig);
+    const std::vector<BodyPiece> pieces(count, {.prefix = {}, .parts = {&large, 1}, .size = kBig});
+    ASSERT_TRUE(ends.server.endpoint->send_pieces({.tag = 1, .total = total}, pieces, nullptr));
+    const auto ended = [&] { return ends.client.worker->ready(); };
+    EXPECT_EQ(run_until({ends.client.worker.get()}, nullptr, ended, 200), count > kMost);
+    if (count > kMost) {
+      EXPECT_THROW(ends.client.worker->take(), ProtocolError);
+    } else {
+      EXPECT_EQ(ends.receive(ends.client).bytes.size(), total);
+    }
+  }
 }
 
 }  // namespace
