@@ -51,6 +51,7 @@ class UcxReading final : public Reading {
     outcome_->see();
     const ucs_status_t status = outcome_->status();
     if (status == UCS_OK) return true;
+    if (worker != nullptr) worker->throw_failure();  // the reason, where it is an error of the peer's
     throw ConnectionError("the connection to " + where_ + " ended in the middle of a read" +
                           (worker == nullptr ? "" : ": " + worker->context().library().text(status)));
   }

@@ -72,6 +72,7 @@ ucs_status_t PendingReads::on_answer(void* self, const void* header, std::size_t
                         (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
   } catch (const std::bad_alloc&) {
     reads.inbox_.fail_for_memory();
+    reads.fail(UCS_ERR_NO_MEMORY);
     return UCS_OK;
   }
 }
@@ -83,7 +84,8 @@ ucs_status_t PendingReads::answer(ByteSpan header, void* data, std::size_t size,
   if (found == by_id_.end() || found->second->receiving || found->second->size != size) {
     inbox_.fail(ErrorCode::kProtocol, where_ + " sent " + std::to_string(size) +
                                           " bytes as the answer to a read that doesn't exist or has another size");
-    fail(UCS_ERR_INVALID_PARAM);  // who waits for reads alone takes no message, and so not this error
+    // A caller that waits for reads alone doesn't take messages, so the reads must fail too.
+    fail(UCS_ERR_INVALID_PARAM);
     return UCS_OK;
   }
   Read& read = *found->second;

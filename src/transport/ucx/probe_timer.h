@@ -6,7 +6,7 @@
 
 namespace crossdock::transport::ucx {
 
-/// A clock that wakes whoever waits for a descriptor. It goes on by itself: a thread that doesn't wait pays nothing.
+/// A timer whose descriptor wakes the waiting thread. It goes on by itself: a thread that doesn't wait pays nothing.
 /// Use it on one thread at a time.
 class ProbeTimer {
  public:

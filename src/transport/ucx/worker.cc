@@ -90,6 +90,11 @@ std::optional<Received> Worker::take() {
   return inbox_.take();
 }
 
+void Worker::throw_failure() {
+  const Lock lock(*this);
+  inbox_.throw_failure();
+}
+
 std::optional<std::pair<MessageKind, std::uint64_t>> Worker::next() {
   const Lock lock(*this);
   return inbox_.next();

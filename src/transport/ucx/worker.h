@@ -43,6 +43,8 @@ class Worker {
   bool ready();
   /// Returns the next message. Null: none has arrived whole. Throws as Inbox::take() does.
   std::optional<Received> take();
+  /// Throws the error of the peer's that take() throws after the last message, if there is one already.
+  void throw_failure();
   /// Returns the kind and the tag of the message that take() returns next; nothing if it has none.
   std::optional<std::pair<MessageKind, std::uint64_t>> next();
   /// Whether a message or the answer to a read has arrived in part, or a read by remote key is under way. After the
