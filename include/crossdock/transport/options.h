@@ -180,9 +180,9 @@ struct UcxOptions {
   bool remote_reads = false;
   /// Limits the regions of one connection's peer that may be known at once, for reads.
   std::uint32_t max_regions = 65536;
-  /// Seconds between UCX's probes of an idle connection; 0: UCX's default, 20 s. A client that waits for the rest
-  /// of a message also sends one that often, and an idle one a fifth as often, so that user_timeout_ms finds a server
-  /// that has vanished; 0: none.
+  /// Seconds between UCX's probes of an idle connection. A client that waits for the rest of a message also sends one
+  /// that often, and an idle one a fifth as often, so that user_timeout_ms finds a server that has vanished. 0: UCX
+  /// probes every 20 s, its default, and the client sends none.
   int keepalive_s = 2;
   /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default, which is none.
   /// Versions before 1.22 don't know it. Also ends the connection to a peer that is alive but doesn't read, such as a
