@@ -33,6 +33,7 @@ constexpr int kLogInfo = 4;
   F(worker_destroy, ucp_worker_destroy)                         \
   F(worker_get_efd, ucp_worker_get_efd)                         \
   F(worker_progress, ucp_worker_progress)                       \
+  F(worker_query, ucp_worker_query)                             \
   F(worker_arm, ucp_worker_arm)                                 \
   F(worker_signal, ucp_worker_signal)                           \
   F(worker_set_am_recv_handler, ucp_worker_set_am_recv_handler) \

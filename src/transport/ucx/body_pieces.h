@@ -35,6 +35,9 @@ struct PieceHead {
   std::uint64_t total = 0;  ///< Bytes of the whole body.
 };
 
+/// The longest header of a piece.
+inline constexpr std::size_t kMaxPieceHeader = PieceHead::kBytes + kMaxPrefix;
+
 inline void encode(const PieceHead& head, std::byte* to) noexcept {
   store_le(to, head.tag);
   store_le(to + 8, head.total);

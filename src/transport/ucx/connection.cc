@@ -80,7 +80,7 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
     : agreement_(agreement_of(introduction)),
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
-      in_pieces_(introduction.both(net::kFeaturePieces)),
+      in_pieces_(introduction.both(net::kFeaturePieces) && worker->max_header() >= kMaxPieceHeader),
       where_(agreement_.peer),
       closing_(std::move(closing)),
       specified_(std::move(memory)),

@@ -102,7 +102,7 @@ class UcxConnection final : public Connection {
   const Agreement agreement_;
   const std::uint64_t send_limit_;
   const std::uint64_t body_limit_;
-  const bool in_pieces_;  // the peer knows bodies in pieces
+  const bool in_pieces_;  // the peer knows bodies in pieces, and this end's UCX can send their headers
   const std::string where_;
   const std::shared_ptr<ClosingEnds> closing_;
   const SpecifiedMemory specified_;

@@ -145,7 +145,7 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
 /// Returns the body that a piece belongs to. Null: the piece is refused.
 Inbox::Entry* Inbox::body_of(ByteSpan header, std::uint64_t length) {
   if (closed_) return nullptr;
-  const bool known = header.size() >= PieceHead::kBytes && header.size() <= PieceHead::kBytes + kMaxPrefix;
+  const bool known = header.size() >= PieceHead::kBytes && header.size() <= kMaxPieceHeader;
   const PieceHead head = known ? decode_piece_head(header) : PieceHead{};
   const bool fits = open_ == nullptr
                         ? length <= head.total

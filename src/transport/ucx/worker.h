@@ -32,6 +32,8 @@ class Worker {
 
   const UcxContext& context() const noexcept { return handle_->context(); }
   const std::string& where() const noexcept { return where_; }
+  /// The longest header of an active message that this worker can send, in bytes.
+  std::size_t max_header() const noexcept { return handle_->max_header(); }
 
   /// Does a bounded amount of work: receives, and moves sends on. Receives nothing while the queue of messages is full.
   /// Returns whether take() has a message or an error.

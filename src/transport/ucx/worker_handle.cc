@@ -13,10 +13,16 @@ WorkerHandle::WorkerHandle(std::shared_ptr<const UcxContext> context) : context_
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   const BlockedSignals blocked;  // for threads that UCX may start
   library().check(api().worker_create(context_->get(), &params, &worker_), "making a worker");
-  const ucs_status_t status = api().worker_get_efd(worker_, &descriptor_);
-  if (status == UCS_OK) return;
-  api().worker_destroy(worker_);
-  library().fail(status, "making a descriptor to wait on");
+  try {
+    library().check(api().worker_get_efd(worker_, &descriptor_), "making a descriptor to wait on");
+    ucp_worker_attr_t attributes{};
+    attributes.field_mask = UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+    library().check(api().worker_query(worker_, &attributes), "asking a worker for its limits");
+    max_header_ = attributes.max_am_header;
+  } catch (...) {
+    api().worker_destroy(worker_);
+    throw;
+  }
 }
 
 WorkerHandle::~WorkerHandle() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "context.h"
@@ -25,6 +26,9 @@ class WorkerHandle {
   /// Sets the call-back for active messages with this id. Throws what UCX's call throws.
   void handle_messages(unsigned id, ucp_am_recv_callback_t callback, void* arg);
 
+  /// The longest header of an active message that this worker can send, in bytes.
+  std::size_t max_header() const noexcept { return max_header_; }
+
   /// Readable when there is something to do, once arm() has returned true.
   int descriptor() const noexcept { return descriptor_; }
   /// Does some of UCX's work, and calls its call-backs. Returns whether there was any work.
@@ -38,6 +42,7 @@ class WorkerHandle {
   const std::shared_ptr<const UcxContext> context_;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
+  std::size_t max_header_ = 0;
 };
 
 }  // namespace crossdock::transport::ucx

@@ -80,6 +80,11 @@ void cross(Ends& ends, const std::vector<std::size_t>& sizes, std::uint64_t tag)
   EXPECT_TRUE(ends.run([&] { return alive.expired(); })) << tag;
 }
 
+TEST(UcxBodyPieces, UcxSendsHeadersThatAreLongEnough) {
+  const Ends ends;
+  EXPECT_GE(ends.server.worker->max_header(), kMaxPieceHeader);
+}
+
 TEST(UcxBodyPieces, BodiesCross) {
   Ends ends;
   std::uint64_t tag = 0;
