@@ -161,7 +161,8 @@ struct UcxOptions {
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
   int handshake_timeout_ms = 5000;
-  /// Bytes that send() may copy and keep while the network is full, for one connection.
+  /// Bytes that send() may copy and keep while the network is full, for one connection. Small parts of bodies are
+  /// copied besides, up to 8 MiB for one connection, and 64 MiB for all that use one network interface.
   std::size_t queue_bytes = 256 << 10;
   /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
   std::string advertised_host = {};

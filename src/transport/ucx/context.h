@@ -10,6 +10,7 @@
 
 #include "crossdock/transport/options.h"
 #include "library.h"
+#include "packed_parts.h"
 #include "registrations.h"
 #include "transport/internal/socket_address.h"
 
@@ -35,9 +36,12 @@ class UcxContext {
   bool remote_reads() const noexcept { return registrations_ != nullptr; }
   /// The memory that peers read; null unless remote_reads().
   const std::shared_ptr<Registrations>& registrations() const noexcept { return registrations_; }
+  /// The memory in which connections pack bodies.
+  const std::shared_ptr<PackedMemory>& packed_memory() const noexcept { return packed_memory_; }
 
  private:
   const std::shared_ptr<const UcxLibrary> library_;
+  const std::shared_ptr<PackedMemory> packed_memory_ = std::make_shared<PackedMemory>();
   ucp_context_h context_ = nullptr;
   std::shared_ptr<Registrations> registrations_;
 };

@@ -53,10 +53,12 @@ std::unique_ptr<Endpoint> Endpoint::connect(std::shared_ptr<Worker> worker, cons
 }
 
 Endpoint::Endpoint(std::shared_ptr<Worker> worker, ucp_ep_params_t params, const std::string& doing)
-    : worker_(std::move(worker)), state_([this]() -> Worker::EndpointState& {
+    : worker_(std::move(worker)),
+      state_([this]() -> Worker::EndpointState& {
         const Worker::Lock lock(*worker_);
         return worker_->endpoints_.emplace_back(*worker_);
-      }()) {
+      }()),
+      packed_(worker_->context().packed_memory()) {
   params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.arg = &state_;

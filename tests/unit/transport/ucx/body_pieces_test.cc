@@ -8,6 +8,7 @@
 
 #include "crossdock/core/error.h"
 #include "support.h"
+#include "transport/ucx/packed_parts.h"
 
 namespace crossdock::transport::ucx_test {
 namespace {
@@ -107,6 +108,28 @@ TEST(UcxBodyPieces, PackedPartsAreBoundedAndTheRestIsSentInPlace) {
     EXPECT_EQ(got.tag, i);
     EXPECT_TRUE(same(got.bytes, body));
   }
+}
+
+TEST(UcxBodyPieces, ConnectionsShareTheLimitOfPackedParts) {
+  const auto shared = std::make_shared<PackedMemory>();
+  const std::vector<std::byte> bytes = pattern(1 << 20);
+  const std::vector<ByteSpan> parts = parts_of(bytes, {1000, (1 << 20) - 1000});
+  std::vector<std::shared_ptr<std::byte>> blocks;
+  constexpr std::size_t kConnections = PackedParts::kMostShared / PackedParts::kMost;
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    PackedParts one(shared);
+    for (; one.has_room(1 << 20); blocks.push_back(one.pack(parts, 1 << 20))) {
+    }
+    EXPECT_EQ(blocks.size(), (i + 1) * (PackedParts::kMost >> 20)) << "a connection has a limit of its own";
+  }
+  EXPECT_TRUE(same({blocks.back().get(), bytes.size()}, bytes));
+  const PackedParts last(shared);
+  EXPECT_FALSE(last.has_room(1));
+  blocks.pop_back();
+  EXPECT_TRUE(last.has_room(1 << 20));
+  EXPECT_FALSE(last.has_room((1 << 20) + 1));
+  blocks.clear();
+  EXPECT_EQ(shared->under_way, 0u);
 }
 
 TEST(UcxBodyPieces, ComeInTheOrderOfOtherMessages) {
