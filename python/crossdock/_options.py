@@ -81,15 +81,18 @@ def transports(
     )
 
 
-def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
-    """Raises InvalidArgumentError if checksums are asked for of a transport that has none and needs them."""
-    for uri in uris:
-        scheme = uri.partition(":")[0].lower()
+def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None) -> None:
+    """Raises InvalidArgumentError if an option is for other transports than these: checksums, if one needs them and has
+    none; remote reads, if none is ucx."""
+    schemes = [uri.partition(":")[0].lower() for uri in uris]
+    for scheme in schemes:
         if checksum and scheme in ("ucx", "fabric"):
             raise InvalidArgumentError(
                 f"checksum=True: {scheme} has no checksums, so bytes that the network changed would be given out; use "
                 "tcp, or leave checksum out"
             )
+    if remote_reads is not None and schemes and "ucx" not in schemes:
+        raise InvalidArgumentError("remote_reads is for ucx: give a URI ucx://..., or leave remote_reads out")
 
 
 def checked_uri(uri: str) -> str:

@@ -313,8 +313,8 @@ def serve(
         list[str] | None,
         typer.Option(
             help="Where to listen, may be given more than once: 'shm:NAME' is a name of this user's own, "
-            "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines. "
-            "Else: 'shm:' and the first table's name.",
+            "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines, as "
+            "'ucx://*:7700' and 'fabric://*:7700' do. Else: 'shm:' and the first table's name.",
             show_default=False,
         ),
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import check_checksum, checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import check_schemes, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Client:
                 checked_uri(one)
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
-        check_checksum([one for one in (uri, metadata, data) if one is not None], checksum)
+        check_schemes([one for one in (uri, metadata, data) if one is not None], checksum, remote_reads)
         first = uri if uri is not None else metadata
         assert first is not None
         self._native = _native.Client(

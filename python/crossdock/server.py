@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _log_thread, _native, _sources
-from crossdock._options import check_checksum, checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import check_schemes, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 
@@ -136,7 +136,7 @@ class Server:
                 "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: "
                 "leave token out; users names the users that may connect"
             )
-        check_checksum(uris, checksum)
+        check_schemes(uris, checksum, remote_reads)
         self._stable = _checked_stability(stable)
         options = _native.ServerOptions()
         options.uris = uris

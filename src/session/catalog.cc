@@ -153,7 +153,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
-  listings_.clear();
+  forget_listings();
   ++changes_;
   return item->kind == "file" ? item->table : nullptr;
 }
@@ -165,7 +165,7 @@ void Catalog::withdraw(const std::string& name) {
   if (found == items_.end()) throw_not_found(name);
   item = std::move(found->second);
   items_.erase(found);
-  listings_.clear();
+  forget_listings();
   ++changes_;
 }
 
@@ -179,7 +179,7 @@ void Catalog::close() {
   closed_ = true;
   // Needs no memory, because close() may run in a destructor.
   if (closed_items_.empty()) closed_items_.swap(items_);
-  listings_.clear();
+  forget_listings();
   ++changes_;
   sources_->close();
 }
@@ -298,10 +298,14 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed");
     for (const auto& [name, item] : items_) answers.push_back(answer_to(name, *item, asking));
-    // Each catalog table has its own memory and descriptor. They are shared so that a client that requests the catalog
-    // repeatedly, and releases nothing, can't exhaust these.
+    // They are shared so that a client that requests the catalog repeatedly, and releases nothing, can't exhaust memory
+    // and descriptors.
+    std::erase_if(listings_, [](const Listing& listing) { return listing.table.expired(); });
     const auto made = std::ranges::find(listings_, answers, &Listing::answers);
-    if (made != listings_.end()) return open_table(made->table, asking, way_of(asking, made->table.get()));
+    if (auto table = made != listings_.end() ? made->table.lock() : nullptr) {
+      last_listing_ = table;
+      return open_table(table, asking, way_of(asking, table.get()));
+    }
     seen = changes_;
     auto answer = answers.begin();
     for (const auto& [name, item] : items_) {
@@ -321,8 +325,14 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   if (seen == changes_) {
     if (listings_.size() == kMostListings) listings_.erase(listings_.begin());
     listings_.push_back({std::move(answers), made});
+    last_listing_ = made;
   }
   return open_table(made, asking, way_of(asking, made.get()));
+}
+
+void Catalog::forget_listings() noexcept {
+  listings_.clear();
+  last_listing_.reset();
 }
 
 void Catalog::throw_not_found(std::string_view name) const {

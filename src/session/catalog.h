@@ -85,9 +85,10 @@ class Catalog {
     const char* why = "";
     bool operator==(const Answer&) const = default;  // reasons are literals
   };
+  /// A catalog table that was sent. It has its own memory and descriptor, and lives as long as a consumer holds it.
   struct Listing {
     std::vector<Answer> answers;  ///< Of all items.
-    std::shared_ptr<const PublishedTable> table;
+    std::weak_ptr<const PublishedTable> table;
   };
 
   struct Choice;
@@ -99,6 +100,7 @@ class Catalog {
                                             const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
+  void forget_listings() noexcept;
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
   const ServerOptions& options_;
@@ -111,7 +113,8 @@ class Catalog {
   decltype(items_) closed_items_;  // published when the server was closed; wait_for_sources() waits for them
   // Shared by all requests until a name changes. Few: consumers of one transport get the same answers.
   std::vector<Listing> listings_;
-  std::uint64_t changes_ = 0;  // number of changes of the catalog
+  std::shared_ptr<const PublishedTable> last_listing_;  // kept for the next request
+  std::uint64_t changes_ = 0;                           // number of changes of the catalog
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };

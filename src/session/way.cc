@@ -23,16 +23,16 @@ WayAnswer choose_way(const WayQuestion& question) {
   if (possible.has(Way::kMessage)) {
     if (question.host_copy) return {Way::kMessage, "a copy on the host is sent: the two ends share no memory"};
     if (question.agreed == Way::kMessage)
-      return {Way::kMessage, "the two ends share no memory, or the consumer wants messages"};
+      return {Way::kMessage, "the two ends agreed on messages alone"};
     if (question.live) return {Way::kMessage, "the memory of a live stream isn't registered for reads"};
     if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};
     return {Way::kMessage, "the consumer can't take the memory that this source is in"};
   }
   throw UnsupportedError(std::string("bodies of this ") + (question.live ? "live stream" : "source") +
-                         " can't reach this consumer: both ends have the ways " + transport::to_text(question.agreed) +
+                         " can't reach this consumer: the two ends agreed on " + transport::to_text(question.agreed) +
                          ", and its memory can go by " +
                          transport::to_text(question.live ? Way::kMap | Way::kMessage : question.of_regions) +
-                         "; connect without a way of your own");
+                         " only: leave the way out");
 }
 
 }  // namespace crossdock::session

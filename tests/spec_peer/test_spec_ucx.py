@@ -133,6 +133,10 @@ def test_remote_reads_are_asked_for_in_so_many_words(server: xd.Server) -> None:
         xd.serve({}, "ucx://127.0.0.1:0", remote_reads="yes")  # type: ignore[arg-type]
     with pytest.raises(xd.InvalidArgumentError, match="token"):
         xd.serve({}, "ucx://127.0.0.1:0", remote_reads="trusted", token="a long secret")
+    with pytest.raises(xd.InvalidArgumentError, match="is for ucx"):
+        xd.serve({}, ["shm:", "tcp:"], remote_reads="trusted")
+    with pytest.raises(xd.InvalidArgumentError, match="is for ucx"):
+        xd.connect("tcp://127.0.0.1:7700", remote_reads="trusted")
 
 
 def test_a_server_with_remote_reads_says_so(log_lines: Any) -> None:

@@ -113,8 +113,8 @@ std::unique_ptr<Connection> connect_as_specified(UcxContexts& contexts, const Ho
     throw UnsupportedError(
         "the URI of " + where +
         " has a remote_handle, for reads of its memory by UCX: these need "
-        "UcxOptions::remote_reads (in Python remote_reads=\"trusted\"), by which every peer can read and write all "
-        "memory of this process");
+        "UcxOptions::remote_reads (in Python remote_reads=\"trusted\", of crossdock get --remote-reads trusted), by "
+        "which every peer can read and write all memory of this process");
   }
   const std::string which = where + " is strictly as specified, as its URI says (it has want_data, and no crossdock=1)";
   if (!options.token.empty()) {
@@ -122,7 +122,7 @@ std::unique_ptr<Connection> connect_as_specified(UcxContexts& contexts, const Ho
   }
   if (!wishes.ways.has(Way::kMessage) && !reads) {
     throw UnsupportedError(which + ": its bodies can't come in the way that this client wants (" +
-                           to_text(wishes.ways) + "); connect without a way of your own");
+                           to_text(wishes.ways) + "); leave the way out");
   }
   Attempt made = connect_first(contexts, to, limits_as_specified(options, options.max_message), {}, where, deadline);
   return std::make_unique<UcxConnection>(

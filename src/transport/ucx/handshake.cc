@@ -23,7 +23,7 @@ void check_options(const UcxOptions& options) {
   }
   if (options.remote_reads && !options.token.empty()) {
     throw InvalidArgumentError(
-        "UcxOptions::remote_reads lets every process that reaches this one read and write its memory, before it has "
+        "remote reads let every process that reaches this one read and write its memory, before it has "
         "proved that it knows the token: leave out one of the two");
   }
 }

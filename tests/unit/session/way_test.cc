@@ -30,11 +30,11 @@ TEST(Way, IsChosenInThisOrder) {
       {{.agreed = kReadOrMessage, .of_regions = Way::kMessage, .prefers_reads = true}, Way::kMessage, "can't take"},
       {{.agreed = Way::kRead, .of_regions = kAll}, Way::kRead, "reads alone"},
       {{.agreed = kAll, .of_regions = Way::kMessage, .one_sided = true}, Way::kMessage, "can't take the memory"},
-      {{.agreed = Way::kMessage, .of_regions = kAll, .one_sided = true}, Way::kMessage, "share no memory"},
+      {{.agreed = Way::kMessage, .of_regions = kAll, .one_sided = true}, Way::kMessage, "messages alone"},
       {{.agreed = kAll, .live = true}, Way::kMap, "maps"},
       {{.agreed = kMapOrMessage, .live = true}, Way::kMap, "maps"},
       {{.agreed = kReadOrMessage, .live = true, .one_sided = true}, Way::kMessage, "isn't registered"},
-      {{.agreed = Way::kMessage, .live = true}, Way::kMessage, "share no memory"},
+      {{.agreed = Way::kMessage, .live = true}, Way::kMessage, "messages alone"},
   };
   for (const Row& row : rows) {
     const WayAnswer answer = choose_way(row.question);
@@ -53,7 +53,7 @@ TEST(Way, ThatCantBeIsAnErrorThatNamesBothSets) {
     return "none";
   };
   EXPECT_THAT(refusal({.agreed = Way::kMap, .of_regions = Way::kMessage}),
-              HasSubstr("both ends have the ways map, and its memory can go by message"));
+              HasSubstr("agreed on map, and its memory can go by message only"));
   EXPECT_THAT(refusal({.agreed = Way::kRead, .live = true}), HasSubstr("live stream"));
 }
 
