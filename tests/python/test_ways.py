@@ -117,13 +117,18 @@ def catalogs() -> int:
 
 
 def test_consumers_of_one_transport_share_a_catalog():
-    """A client that asks again and again costs the server no memory."""
+    """A client that asks again and again costs the server no memory; what nobody has any more is gone, but the last."""
     with xd.serve({"t": BATCH}, ["shm:", "tcp:"]) as server:
-        for n, uri in ((1, server.uris[0]), (2, server.uris[1]), (2, server.uris[0])):
+        for uri in (server.uris[0], server.uris[1], server.uris[0]):
             for _ in range(5):
                 with xd.connect(uri) as client:
                     client.list()
-            assert catalogs() == n
+                    assert catalogs() <= 2
+            for _ in range(100_000):  # the server has yet to see the client go; each question is a round of it
+                if catalogs() == 1:
+                    break
+                server.stats()
+            assert catalogs() == 1
 
 
 @pytest.mark.parametrize("address", ["ucx://127.0.0.1:0", "fabric://127.0.0.1:0"])
