@@ -6,9 +6,9 @@
 //   --provider NAME          tcp;ofi_rxm as without it
 //   --host ADDRESS           to listen at; --address HOST:PORT to connect to
 //   --body-bytes N --sets N  bodies, each from memory of its own in turns
-//   --parts N                of each body that is sent, apart from each other: 8 as a batch of 8 columns on the heap, 1
-//   as
-//                            of a published table. A message of libfabric takes four.
+//   --parts N                of each body that is sent: 8 apart from each other, as of a batch of 8 columns on the
+//   heap;
+//                            1, as of a published table. A message of libfabric takes four.
 //   --batches N --warm-up N
 //   --wait spin | block | auto
 // Both ways have four bodies under way that are sent, or two that are read, and receive into memory that is used again

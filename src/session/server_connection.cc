@@ -312,28 +312,22 @@ void ServerConnection::check_size() const {
 // doesn't know yet. Returns false if there is no room for that.
 bool ServerConnection::write_addresses() {
   body_.resize(current_.buffers.size() + 1);
-  dissociated::RemoteBuffer* to = body_.data() + 1;
+  dissociated::RemoteBuffer* to = body_.data();
+  std::uint32_t last = std::numeric_limits<std::uint32_t>::max();  // most batches are in one region
+  std::uint64_t shift = 0;
   std::uint64_t total = 0;
-  const dissociated::RemoteBuffer* const end = current_.buffers.data() + current_.buffers.size();
-  for (const dissociated::RemoteBuffer* buffer = current_.buffers.data(); buffer != end;) {
-    if (buffer->length == 0) {
-      *to++ = *buffer++;
-      continue;
+  for (const dissociated::RemoteBuffer& buffer : current_.buffers) {
+    *++to = buffer;
+    if (buffer.length == 0) continue;
+    const std::uint16_t index = device::address_region(buffer.address);
+    if (index != last) [[unlikely]] {
+      const std::optional<std::uint64_t> base = announced(index);
+      if (!base) return false;
+      last = index;
+      shift = *base - device::make_address(index, 0);
     }
-    const std::uint16_t index = device::address_region(buffer->address);
-    const std::optional<std::uint64_t> base = announced(index);
-    if (!base) return false;
-    const std::uint64_t shift = *base - device::make_address(index, 0);
-    for (; buffer != end; ++buffer) {  // most batches are in one region
-      if (buffer->length == 0) {
-        *to++ = *buffer;
-      } else if (device::address_region(buffer->address) == index) {
-        total += buffer->length;
-        *to++ = {buffer->address + shift, buffer->length};
-      } else {
-        break;
-      }
-    }
+    to->address += shift;
+    total += buffer.length;
   }
   body_.front() = dissociated::remote_body_head(total, current_.buffers.size());
   return true;

@@ -79,7 +79,8 @@ void ClientHandshake::check_welcome(ByteSpan record) const {
   }
   if (!has_token_) return;
   if (challenge_.empty()) {
-    throw PermissionError(where_ + " requests no token, so it can't prove that it knows this client's token: leave the token "
+    throw PermissionError(where_ +
+                          " requests no token, so it can't prove that it knows this client's token: leave the token "
                           "out to trust it nevertheless, or give the server the token");
   }
   const std::array<ByteSpan, 3> all = {opening_, challenge_, proven_part(record)};

@@ -18,13 +18,8 @@ static_assert(kMaxOperations + kMaxPieces <= kMaxUnfetched);
 constexpr std::size_t kMaxAsked = 64;  // requests for bytes of the peer's memory, before another group of them
 
 ucp_request_param_t params_for(Operation& operation) {
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  ucp_request_param_t params = host_memory_params(&operation);
   params.cb.send = Operations::on_end;
-  params.user_data = &operation;
-  params.datatype = ucp_dt_make_contig(1);
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
   return params;
 }
 

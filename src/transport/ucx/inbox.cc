@@ -175,12 +175,7 @@ void Inbox::place(Piece& piece) {
   std::byte* const to =
       std::ranges::copy(piece.early, piece.body->memory.get() + static_cast<std::ptrdiff_t>(piece.offset)).out;
   if (piece.held == nullptr) return end_piece(piece, UCS_OK);
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
-                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.datatype = ucp_dt_make_contig(1);
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
-  param.user_data = &piece;
+  ucp_request_param_t param = host_memory_params(&piece);
   param.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {
     Piece& ended = *static_cast<Piece*>(user_data);
     const Api& api = ended.body->inbox->worker_.api();
@@ -292,12 +287,7 @@ void Inbox::begin(Entry& entry) {
 void Inbox::begin_whole(Entry& entry) {
   const Api& api = worker_.api();
   const bool tagged = entry.kind == MessageKind::kTagged;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
-                       UCP_OP_ATTR_FIELD_MEMORY_TYPE;
-  param.datatype = ucp_dt_make_contig(1);
-  param.memory_type = UCS_MEMORY_TYPE_HOST;
-  param.user_data = &entry;
+  ucp_request_param_t param = host_memory_params(&entry);
   void* const held = std::exchange(entry.held, nullptr);  // the call takes it, also where it fails
   ucs_status_ptr_t result = nullptr;
   if (tagged) {

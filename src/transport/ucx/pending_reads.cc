@@ -98,13 +98,9 @@ ucs_status_t PendingReads::answer(ByteSpan header, void* data, std::size_t size,
     end(read, UCS_OK);
     return UCS_OK;
   }
-  ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  ucp_request_param_t params = host_memory_params(&read);
   const bool one = read.parts.size() == 1;
-  params.datatype = one ? ucp_dt_make_contig(1) : ucp_dt_make_iov();
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
-  params.user_data = &read;
+  if (!one) params.datatype = ucp_dt_make_iov();
   params.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {
     Read& ended = *static_cast<Read*>(user_data);
     PendingReads& owner = *ended.owner;

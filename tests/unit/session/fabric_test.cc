@@ -10,6 +10,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/session/transports.h"
+#include "streams_at_once.h"
 #include "support/batches.h"
 #include "support/process.h"
 #include "transport/fabric.h"
@@ -90,30 +91,7 @@ TEST_F(FabricSession, LiveStreamsCross) {
   expect_numbers(*client.get("live"), 50, 10'000);
 }
 
-TEST_F(FabricSession, StreamsCrossAtOnce) {
-  Server server(server_options("fabric:"));
-  server.publish("table", Source::table(number_stream(30, 20'000)));
-  server.publish("live", Source::factory([] { return number_stream(60, 10'000); }));
-  std::thread other([&] {
-    Client client(server.uri(), client_options());
-    expect_numbers(*client.get("table"), 30, 20'000);
-  });
-  Client client(server.uri(), client_options());
-  ClientOptions of_reads = client_options();
-  of_reads.way = Way::kRead;
-  Client reads(server.uri(), of_reads);
-  // One thread takes from each in turn.
-  const auto live = client.get("live");
-  const std::array tables = {client.get("table"), reads.get("table"), reads.get("table")};
-  for (int i = 0; i < 60; ++i) {
-    EXPECT_EQ(number_at(*live->next(), 9999), (i + 1) * 10'000 - 1);
-    if (i % 2 == 1) continue;
-    for (const auto& table : tables) EXPECT_EQ(number_at(*table->next(), 19'999), (i / 2 + 1) * 20'000 - 1);
-  }
-  EXPECT_FALSE(live->next());
-  for (const auto& table : tables) EXPECT_FALSE(table->next());
-  other.join();
-}
+TEST_F(FabricSession, StreamsCrossAtOnce) { expect_streams_cross_at_once(server_options("fabric:"), client_options()); }
 
 TEST_F(FabricSession, TablesAreReadFromAfar) {
   Server server(server_options("fabric:"));

@@ -197,6 +197,11 @@ class UcxBodyPiecesOfAPeer : public ::testing::Test {
     const BodyPiece piece{.prefix = std::span(parts).first(1), .parts = std::span(parts).subspan(1), .size = size};
     ASSERT_TRUE(ends_.server.endpoint->send_pieces({.tag = tag, .total = total}, {&piece, 1}, nullptr));
   }
+  void limit_pieces_to(std::uint64_t bytes) {
+    ReceiveLimits limits = kLimits;
+    limits.max_in_pieces = bytes;
+    ends_.client.worker->limit(limits);
+  }
   void expect_refused(const std::string& text) {
     try {
       ends_.receive(ends_.client);
@@ -256,17 +261,13 @@ TEST_F(UcxBodyPiecesOfAPeer, ABodyOverTheLimit) {
 }
 
 TEST_F(UcxBodyPiecesOfAPeer, PiecesAtAnEndThatTakesNone) {
-  ReceiveLimits limits = kLimits;
-  limits.max_in_pieces = 0;
-  ends_.client.worker->limit(limits);
+  limit_pieces_to(0);
   send(1, 10, 0, 10);
   expect_refused("the limit here is 0");
 }
 
 TEST_F(UcxBodyPiecesOfAPeer, ABodyOverALimitBelowThatOfMessages) {
-  ReceiveLimits limits = kLimits;
-  limits.max_in_pieces = 999;
-  ends_.client.worker->limit(limits);
+  limit_pieces_to(999);
   send(1, 1000, 0, 10);
   expect_refused("sent a body of 1000 bytes; the limit here is 999");
 }
