@@ -212,6 +212,10 @@ class Connection {
   /// work now. Used for spinning: costs a few loads and no system call (over a network, one). It can't detect a peer
   /// that was killed, or a region that was sent: poll descriptor() from time to time as well.
   virtual bool readable() const { return true; }
+  /// Returns whether at least kBulk bytes of bodies or reads are on their way to this end. WaitMode::kAuto sleeps at
+  /// once then: they need longer than it spins, and spinning would take a processor from those who move them.
+  virtual bool in_bulk() const { return false; }
+  static constexpr std::uint64_t kBulk = 256 << 10;
   /// Tells the peer that this end is about to sleep. Returns false if something has arrived in the meantime: then don't
   /// sleep. After true, poll descriptor() for reading, then call wake().
   virtual bool prepare_sleep() = 0;

@@ -99,7 +99,7 @@ bool one_processor() {
 
 bool wait_readable(Connection& connection, WaitMode mode, std::int64_t deadline_ns, const InterruptHook& interrupted) {
   if (mode == WaitMode::kSpin) return spin(connection, deadline_ns, interrupted);
-  if (mode == WaitMode::kAuto && !one_processor()) {
+  if (mode == WaitMode::kAuto && !one_processor() && !connection.in_bulk()) {
     const std::int64_t until = now_ns() + kAutoSpin;
     if (spin(connection, deadline_ns == 0 ? until : std::min(until, deadline_ns), interrupted)) return true;
   }

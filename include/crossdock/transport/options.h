@@ -12,7 +12,7 @@ namespace crossdock::transport {
 
 /// How a thread waits for the other end.
 enum class WaitMode : std::uint8_t {
-  kAuto,   ///< Spins for some tens of microseconds, then sleeps.
+  kAuto,   ///< Spins for some tens of microseconds, then sleeps. While a long body is on its way, sleeps at once.
   kSpin,   ///< Never sleeps: lowest latency, but uses a whole core.
   kBlock,  ///< Sleeps at once; a server first polls for a few microseconds, less than falling asleep takes.
 };

@@ -328,13 +328,15 @@ std::unique_ptr<Reading> FabricConnection::read(std::span<const ReadPart> parts,
       return std::make_unique<FabricReading>(std::move(state));
     }
     placed.push_back({part, *in});
+    state->bytes += part.length;
   }
-  if (std::ranges::all_of(parts, [](const ReadPart& part) { return part.length == 0; })) {
+  if (state->bytes == 0) {
     return std::make_unique<FabricReading>(std::move(state));
   }
   state->connection = this;
   state->group = std::make_shared<ReadGroup>(placed, domain_->info()->ep_attr->max_msg_size, std::move(keep));
   reads_.push_back(state);
+  read_bytes_ += state->bytes;
   traffic_->read(state->group);
   return std::make_unique<FabricReading>(std::move(state));
 }
@@ -359,6 +361,7 @@ void FabricConnection::collect_reads() {
     if (!traffic_->is_complete(*state->group)) return false;
     state->group.reset();
     state->connection = nullptr;
+    read_bytes_ -= state->bytes;
     const bool has_reading = state.use_count() > 1;
     if (has_reading) {
       state->unseen = unseen_reads_;
@@ -372,6 +375,7 @@ void FabricConnection::collect_reads() {
 void FabricConnection::shut(const std::exception_ptr& why) noexcept {
   finish(false);
   if (!fork_guard().in_child()) traffic_->close();  // the endpoint's sockets are shared with the parent
+  read_bytes_ = 0;
   for (const auto& state : std::exchange(reads_, {})) {
     state->group.reset();
     state->connection = nullptr;
@@ -415,6 +419,8 @@ bool FabricConnection::readable() const {
   traffic_->progress();
   return has_other_news();
 }
+
+bool FabricConnection::in_bulk() const { return StreamConnection::in_bulk() || body_bytes_ + read_bytes_ >= kBulk; }
 
 bool FabricConnection::prepare_sleep() {
   if (!StreamConnection::prepare_sleep()) return false;

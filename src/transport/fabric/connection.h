@@ -51,6 +51,7 @@ class FabricConnection final : public net::StreamConnection {
   void wait_for_reads_only(bool on) noexcept override { reads_only_ = on; }
 
   bool readable() const override;
+  bool in_bulk() const override;
   bool prepare_sleep() override;
 
  private:
@@ -59,6 +60,7 @@ class FabricConnection final : public net::StreamConnection {
   struct ReadState {
     FabricConnection* connection = nullptr;  // null once the reads have ended
     std::shared_ptr<ReadGroup> group{};      // null once they have ended
+    std::uint64_t bytes = 0;
     std::exception_ptr failure{};
     std::shared_ptr<std::size_t> unseen{};  // counts it, once it has ended, until its Reading is asked
   };
@@ -120,6 +122,7 @@ class FabricConnection final : public net::StreamConnection {
   Message current_;  // the message that receive() returned last
   std::map<std::uint16_t, ReadableRegion> regions_;
   std::deque<std::shared_ptr<ReadState>> reads_;
+  std::uint64_t read_bytes_ = 0;  // of these
   // Reads that have ended and whose Reading doesn't know: they may end while another one is asked.
   const std::shared_ptr<std::size_t> unseen_reads_ = std::make_shared<std::size_t>(0);
   std::uint64_t seen_ended_ = 0;    // of Traffic::ended()

@@ -63,6 +63,8 @@ class FrameReader {
   const std::optional<IoResult>& ended() const noexcept { return ended_; }
   /// Whether a message was received in part.
   bool in_message() const noexcept { return large_.has_value() || begin_ != end_; }
+  /// The bytes that are missing of a message that was received in part, if it has memory of its own.
+  std::uint64_t missing() const noexcept { return large_ ? large_->total() - large_->got : 0; }
 
  private:
   /// A message that is received into memory of its own.

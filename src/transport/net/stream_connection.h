@@ -57,6 +57,7 @@ class StreamConnection : public Connection, private ControlFrames {
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
 
   bool readable() const override;
+  bool in_bulk() const override { return reader_.missing() >= kBulk; }
   bool prepare_sleep() override;
   void wake() override;
   int descriptor() const noexcept override { return poll_.get(); }

@@ -469,6 +469,8 @@ bool UcxConnection::readable() const {
   return news();
 }
 
+bool UcxConnection::in_bulk() const { return worker_->expected_bytes() >= kBulk; }
+
 bool UcxConnection::prepare_sleep() {
   fork_.check(kWhat);
   if (!failure_) acknowledge();

@@ -74,6 +74,7 @@ class UcxConnection final : public Connection {
   void wait_for_reads_only(bool on) noexcept override { reads_only_ = on; }
 
   bool readable() const override;
+  bool in_bulk() const override;
   bool prepare_sleep() override;
   void wake() override;
   int descriptor() const noexcept override { return probes_ ? probes_->descriptor() : worker_->descriptor(); }

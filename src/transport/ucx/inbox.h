@@ -76,6 +76,8 @@ class Inbox {
   bool full() const noexcept;
   /// Whether a message has arrived in part.
   bool in_message() const noexcept { return !entries_.empty() && !ready(); }
+  /// The sizes of the messages that UCX writes to our memory.
+  std::uint64_t receiving_bytes() const noexcept { return receiving_bytes_; }
 
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of its own.
   void receive_into(std::shared_ptr<BodyMemory> memory) noexcept {

@@ -36,6 +36,7 @@ std::uint64_t PendingReads::begin(std::span<const ReadPart> parts, std::shared_p
   read.id = next_id_;
   by_id_.emplace(next_id_, one.begin());
   reads_.splice(reads_.end(), one);
+  bytes_ += read.size;
   return next_id_++;
 }
 
@@ -121,6 +122,7 @@ void PendingReads::tell(Read& read, ucs_status_t status) noexcept {
 
 void PendingReads::end(Read& read, ucs_status_t status) noexcept {
   tell(read, status);
+  bytes_ -= read.size;
   const auto found = by_id_.find(read.id);
   ended_.splice(ended_.end(), reads_, found->second);
   by_id_.erase(found);

@@ -56,6 +56,8 @@ class PendingReads {
   std::size_t count() const noexcept { return reads_.size(); }
   /// Whether an answer has arrived in part.
   bool receiving() const noexcept { return std::ranges::any_of(reads_, &Read::receiving); }
+  /// The bytes that all requests ask for.
+  std::uint64_t bytes() const noexcept { return bytes_; }
   /// The number of outcomes that are over and haven't been seen by their owners.
   const std::shared_ptr<std::atomic<std::size_t>>& unseen() const noexcept { return unseen_; }
 
@@ -73,6 +75,7 @@ class PendingReads {
   Inbox& inbox_;
   const std::string& where_;
   std::list<Read> reads_;
+  std::uint64_t bytes_ = 0;  // of these
   std::unordered_map<std::uint64_t, std::list<Read>::iterator> by_id_;
   std::list<Read> ended_;
   std::uint64_t next_id_ = 1;

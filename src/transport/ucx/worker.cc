@@ -105,6 +105,11 @@ bool Worker::in_message() {
   return inbox_.in_message() || reads_.receiving() || operations_.reads() > 0;
 }
 
+std::uint64_t Worker::expected_bytes() {
+  const Lock lock(*this);
+  return inbox_.receiving_bytes() + reads_.bytes();
+}
+
 void Worker::receive_into(std::shared_ptr<BodyMemory> memory) {
   const Lock lock(*this);
   inbox_.receive_into(std::move(memory));

@@ -52,6 +52,8 @@ class Worker {
   /// Whether a message or the answer to a read has arrived in part, or a read by remote key is under way. After the
   /// peer is gone, the rest won't come.
   bool in_message();
+  /// The bytes of messages that UCX writes to our memory, and those that were asked for.
+  std::uint64_t expected_bytes();
   /// Sets the memory for tagged messages, from the next one that is begun; null: a pool of the worker's.
   void receive_into(std::shared_ptr<BodyMemory> memory);
   /// Sets the limits for messages from now on.

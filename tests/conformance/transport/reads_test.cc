@@ -77,6 +77,23 @@ TEST_P(TransportConformance, ReadsGetTheBytesOfARegion) {
   EXPECT_TRUE(target.watched.expired()) << "nobody writes there any more";
 }
 
+TEST_P(TransportConformance, AnEndKnowsThatLongReadsAreOnTheirWay) {
+  connect();
+  if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
+  const Announced sent = announce(*server_, *client_, 1, pattern(Connection::kBulk, 1));
+  Target target(Connection::kBulk);
+  const std::array<ReadPart, 2> parts{
+      {{sent.base, Connection::kBulk / 2, target.bytes->data()},
+       {sent.base + Connection::kBulk / 2, Connection::kBulk / 2, target.bytes->data() + Connection::kBulk / 2}}};
+  const auto small = client_->read(std::span(parts).first(1), target.bytes);
+  EXPECT_FALSE(client_->in_bulk());
+  finish(*small, *client_, *server_);
+  const auto both = client_->read(parts, target.bytes);
+  EXPECT_EQ(client_->in_bulk(), GetParam().network);
+  finish(*both, *client_, *server_);
+  EXPECT_FALSE(client_->in_bulk());
+}
+
 TEST_P(TransportConformance, ReadsSeveralAtOnceAndOfSeveralParts) {
   connect();
   if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";

@@ -1,3 +1,4 @@
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -140,6 +141,25 @@ TEST_P(TransportConformance, WaitingReturnsForAMessageAndForTheEnd) {
     EXPECT_EQ(messages, 1);
     sender.join();
   }
+}
+
+TEST_P(TransportConformance, AnEndKnowsThatALongBodyIsOnItsWay) {
+  connect();
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(pattern(16 * Connection::kBulk, 1));
+  const std::array<ByteSpan, 1> parts = {*bytes};
+  ASSERT_TRUE(server_->send_body(1, parts, bytes));
+  EXPECT_FALSE(client_->in_bulk());
+  bool in_bulk = false;
+  std::optional<Incoming> in;
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+  while (!in && std::chrono::steady_clock::now() < patience) {
+    server_->flush();
+    in = client_->receive();
+    in_bulk |= !in && client_->in_bulk();
+  }
+  ASSERT_TRUE(in);
+  EXPECT_EQ(in_bulk, GetParam().network);
+  EXPECT_FALSE(client_->in_bulk());
 }
 
 TEST_P(TransportConformance, WaitingAnswersTheInterruptHook) {
