@@ -59,7 +59,7 @@ using WireObserver = std::function<void(const WireEvent&)>;
 using BatchObserver = std::function<void(const BatchArrival&)>;
 
 struct GetOptions {
-  std::vector<std::string> columns;  ///< Top-level fields to keep, in this order; empty: all.
+  std::vector<std::string> columns{};  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
@@ -70,7 +70,7 @@ struct GetOptions {
   /// body may always be. So reads overlap with each other and with the consumer's work.
   std::uint64_t read_ahead = 64ull << 20;
   /// How thoroughly batches are validated. Absent: in full if they come from another user or another machine.
-  std::optional<array::Validation> validation;
+  std::optional<array::Validation> validation{};
   ipc::Limits limits{};  ///< Limits of what the stream's messages may request.
   /// Memory in which bodies that arrive by value (for example over a network) are received. Publishing these batches
   /// later then copies nothing. Doesn't apply to compressed bodies, nor to shared memory, which stays where it is.
