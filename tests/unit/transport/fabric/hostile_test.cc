@@ -220,9 +220,7 @@ TEST_F(FabricHostileServer, AnnouncesAKeyThatIsGarbage) {
 
 TEST_F(FabricHostileServer, LiesAboutTheSizeOfARegion) {
   connect();
-  device::RegionWriter writer("hostile");
-  writer.append(pattern(100'000));
-  const auto region = writer.freeze();
+  const auto region = frozen(pattern(100'000));
   const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
   announce(1, {1 << 20, registered->start(), registered->key()});
   const std::uint64_t base = std::uint64_t{1} << 48;
@@ -268,6 +266,21 @@ class FabricHostileClient : public ::testing::Test {
       EXPECT_TRUE(decode(client->open(), &welcome));
       return client;
     });
+  }
+  /// Whether `client` reads the server's memory by its endpoint. If not, the endpoints have parted.
+  bool reads(RawEnd& client, std::uint64_t address, std::uint64_t key) {
+    constexpr std::size_t kSize = 4096;
+    const auto to = std::make_shared<Bytes>(kSize);
+    const auto reading = std::make_shared<Counted>(Operation::Kind::kRead);
+    if (!client.endpoint->read(to->data(), kSize, address, key, reading)) ADD_FAILURE() << "no room";
+    const auto deadline = in_patience();
+    while (!reading->done && !client.endpoint->failure() && Clock::now() < deadline) {
+      client.endpoint->progress();
+      server_->readable();
+    }
+    EXPECT_EQ(reading->done, *to != Bytes(kSize));
+    EXPECT_NE(reading->done, client.endpoint->failure().has_value());
+    return reading->done;
   }
   std::string refusal(const Bytes& record) {
     Refused refused;
@@ -337,37 +350,59 @@ TEST_F(FabricHostileClient, AnnouncesARegion) {
   EXPECT_THROW(receive(*server_), ProtocolError);
 }
 
-TEST_F(FabricHostileClient, ReadsWithKeysThatAreGarbage) {
+TEST_F(FabricHostileClient, ReadsWhatItWasNotGivenAndEndsNobodyElse) {
+  using Announced = const RegionAnnouncement&;
+  struct Attempt {
+    const char* what;
+    bool after_the_end;  // of both regions
+    std::function<std::uint64_t(Announced small, Announced large)> address;
+    std::function<std::uint64_t(Announced small, Announced large)> key;
+  };
+  const auto start = [](Announced, Announced large) { return large.start; };
+  const auto its_key = [](Announced, Announced large) { return large.key; };
+  const Attempt attempts[] = {
+      {"0", false, start, [](Announced, Announced) { return 0u; }},
+      {"a key beside one that was given", false, start, [](Announced, Announced large) { return large.key ^ 1; }},
+      {"bytes of one region by the key of another", false,
+       [](Announced, Announced large) { return large.start + (1 << 16); },
+       [](Announced small, Announced) { return small.key; }},
+      {"bytes across the end", false, [](Announced, Announced large) { return large.start + large.size - 64; },
+       its_key},
+      {"a region that has ended", true, start, its_key},
+  };
   listen();
-  const auto client = connected();
-  device::RegionWriter writer("hostile");
-  writer.append(pattern(100'000));
-  const auto region = writer.freeze();
-  ASSERT_TRUE(server_->announce(1, region));
-  Bytes to(4096);
-  for (std::uint64_t key = 0; key < 3; ++key) {
-    const auto reading = std::make_shared<Counted>(Operation::Kind::kRead);
-    try {
-      if (!client->endpoint->read(to.data(), to.size(), 0, key, reading)) break;
-    } catch (const Error&) {
-      break;  // the endpoints have parted
+  const auto other = with([&] { return fabric_connect(address_of(*listener_), {}, kPatienceMs, nullptr); });
+  const auto serves_other = std::move(server_);
+  ASSERT_TRUE(serves_other->announce(1, frozen(pattern(1 << 20, 7))));
+  const std::uint64_t address = (std::uint64_t{1} << 48) + 64;
+  await_region(*other, address);
+  for (const Attempt& attempt : attempts) {
+    SCOPED_TRACE(attempt.what);
+    const auto client = connected();
+    ASSERT_TRUE(server_);
+    ASSERT_TRUE(server_->announce(1, frozen(pattern(1 << 13, 1))));
+    ASSERT_TRUE(server_->announce(2, frozen(pattern(1 << 20, 2))));
+    const RegionAnnouncement small = client->region();
+    const RegionAnnouncement large = client->region();
+    EXPECT_TRUE(reads(*client, small.start, small.key));
+    EXPECT_TRUE(reads(*client, large.start, large.key));
+    if (attempt.after_the_end) {
+      ASSERT_TRUE(server_->retire(1));
+      ASSERT_TRUE(server_->retire(2));
     }
-    const auto deadline = Clock::now() + std::chrono::seconds(2);
-    while (!reading->done && !client->endpoint->failure() && Clock::now() < deadline) {
-      client->endpoint->progress();
-      server_->receive();
-    }
-    EXPECT_FALSE(reading->done);
-    if (client->endpoint->failure()) break;
+    EXPECT_FALSE(reads(*client, attempt.address(small, large), attempt.key(small, large)));
+    Bytes to(1 << 20);
+    const ReadPart part{address, to.size(), to.data()};
+    const auto reading = other->read({&part, 1}, nullptr);
+    const auto deadline = in_patience();
+    while (!reading->done() && Clock::now() < deadline) serves_other->receive();
+    EXPECT_EQ(to, pattern(1 << 20, 7));
   }
-  EXPECT_EQ(to, Bytes(4096)) << "it got nothing";
 }
 
 TEST_F(FabricHostileServer, SharesAKeyThatEndsWithItsRegion) {
   connect();
-  device::RegionWriter writer("hostile");
-  writer.append(pattern(100'000));
-  auto region = writer.freeze();
+  auto region = frozen(pattern(100'000));
   {
     const auto registered = RegisteredRegion::of(*region, server_.endpoint->shared_domain());
     announce(1, {region->size(), registered->start(), registered->key()});

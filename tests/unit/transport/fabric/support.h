@@ -52,6 +52,12 @@ inline Bytes pattern(std::size_t size, unsigned seed = 0) {
 inline Clock::time_point in_patience() { return Clock::now() + std::chrono::milliseconds(kPatienceMs); }
 inline std::int64_t in_ns(Clock::time_point time) { return time.time_since_epoch() / std::chrono::nanoseconds(1); }
 
+inline std::shared_ptr<const device::Region> frozen(const Bytes& content) {
+  device::RegionWriter writer("fabric-test");
+  writer.append(content);
+  return writer.freeze();
+}
+
 /// Waits for the next message, asleep. Throws what receive() throws, TimeoutError after kPatienceMs.
 inline Incoming receive(Connection& connection) {
   const std::int64_t deadline = in_ns(in_patience());
@@ -206,6 +212,19 @@ class RawEnd {
       ::poll(&ask, 1, endpoint ? 1 : 100);
     }
   }
+  /// The next region that the other end announces; frames of other kinds are skipped.
+  RegionAnnouncement region() {
+    for (;;) {
+      net::FrameHeader header;
+      if (!net::load(bytes(net::kHeaderBytes).data(), net::Checksums::kNone, net::FrameKinds::kBeside, &header)) {
+        throw std::runtime_error("no frame");
+      }
+      Bytes payload = bytes(align_up(header.length, net::kFrameAlignment));
+      payload.resize(header.length);
+      RegionAnnouncement announced;
+      if (header.kind == net::FrameKind::kRegion && decode(payload, &announced)) return announced;
+    }
+  }
   /// Sends a frame. Calls `between` until the other end has taken it; returns false if it stops taking.
   bool frame(
       net::FrameKind kind, std::uint64_t tag, ByteSpan payload = {}, const std::function<void()>& between = [] {}) {
@@ -242,6 +261,20 @@ class RawEnd {
   EndpointPtr endpoint;
 
  private:
+  Bytes bytes(std::size_t size) {
+    Bytes all(size);
+    const auto deadline = in_patience();
+    for (std::size_t have = 0; have < size;) {
+      const iovec rest{all.data() + have, size - have};
+      const net::IoResult moved = socket_->read({&rest, 1});
+      if (moved.state == net::IoResult::State::kEnd) throw std::runtime_error("the other end hung up");
+      if (Clock::now() > deadline) throw TimeoutError("no bytes came");
+      have += moved.bytes;
+      pollfd ask{socket_->get(), POLLIN, 0};
+      if (moved.bytes == 0) ::poll(&ask, 1, kPatienceMs);
+    }
+    return all;
+  }
   static const FabricDomains& domains() {
     static const FabricDomains all({}, FabricOptions{}.provider);
     return all;
