@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <array>
+#include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -72,6 +74,48 @@ TEST_F(FabricSession, AServerThatIsKilledEndsAStream) {
   ASSERT_TRUE(reader->next());
   child.kill();
   EXPECT_THROW(while (reader->next()){}, TruncatedStreamError);
+}
+
+/// The memory files that this process has open: those of published tables.
+int memory_files() {
+  int count = 0;
+  for (const auto& descriptor : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    count += std::filesystem::read_symlink(descriptor, closed_meanwhile).string().starts_with("/memfd:");
+  }
+  return count;
+}
+
+TEST_F(FabricSession, AClientThatIsKilledInTheMiddleOfReadsHoldsNothingASecondLater) {
+  testing::ChildProcess child([](const auto& line) {
+    ClientOptions options = client_options();
+    options.way = Way::kRead;
+    Client client(line.hear(), options);
+    const auto reader = client.get("numbers", {.read_ahead = 1ull << 30});
+    const auto held = reader->next();
+    line.say("reading");
+    while (reader->next()) continue;
+    return 0;
+  });
+  Server server(server_options("fabric:"));
+  Client other(server.uri(), client_options());
+  server.publish("numbers", Source::table(number_stream(60, 50'000)));
+  expect_numbers(*other.get("numbers"), 60, 50'000);
+  child.line().say(server.uri());
+  ASSERT_EQ(child.line().hear(), "reading");
+  ASSERT_EQ(server.stats().consumers.size(), 2u);
+  ASSERT_GT(memory_files(), 0);
+  const auto killed = std::chrono::steady_clock::now();
+  child.kill();
+  server.withdraw("numbers");
+  const auto freed = [&] { return server.stats().consumers.size() == 1 && memory_files() == 0; };
+  while (!freed() && std::chrono::steady_clock::now() - killed < std::chrono::seconds(20)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(freed());
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(1));
+  server.publish("numbers", Source::table(number_stream(60, 50'000)));
+  expect_numbers(*other.get("numbers"), 60, 50'000);
 }
 
 TEST_F(FabricSession, TablesCross) {
