@@ -56,6 +56,26 @@ TEST_F(FabricRegions, HaveOneRegistrationInADomain) {
   EXPECT_NE(second->key(), first->key()) << "keys are random";
 }
 
+TEST_F(FabricRegions, ThatTheProviderRefusesAreAnErrorThatNamesTheLimit) {
+  const SocketAddress host = without_port(resolve("fabric", {"127.0.0.1", 1}).at(0));
+  const auto domain = std::make_shared<const FabricDomain>(FabricLibrary::require({}), FabricOptions{}.provider, host);
+  const auto region = frozen(pattern(1000));
+  // As a provider for hardware does where no more memory may be locked.
+  fi_ops_mr refusing = *domain->get()->mr;
+  refusing.reg = [](fid*, const void*, std::size_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                    fid_mr**, void*) { return -FI_ENOMEM; };
+  fi_ops_mr* const its_own = std::exchange(domain->get()->mr, &refusing);
+  try {
+    RegisteredRegion::of(*region, domain);
+    ADD_FAILURE() << "it was registered";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("Cannot allocate memory; check the limit of locked memory (ulimit -l)"));
+  }
+  domain->get()->mr = its_own;
+  EXPECT_NE(RegisteredRegion::of(*region, domain), nullptr) << "a refusal isn't kept";
+}
+
 TEST_F(FabricRegions, EndWithTheRegion) {
   const auto library = FabricLibrary::require({});
   const SocketAddress host = without_port(resolve("fabric", {"127.0.0.1", 1}).at(0));

@@ -1,5 +1,7 @@
 // Two processes: death, and fork.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -8,6 +10,10 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
@@ -16,6 +22,10 @@
 
 namespace crossdock::transport::ucx_test {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 /// The program ucx_peer. Killed with its owner.
 class Peer {
@@ -44,6 +54,7 @@ class Peer {
     if (pid_ > 0) kill();
   }
 
+  pid_t pid() const { return pid_; }
   SocketAddress address() const { return resolve("ucx", {"127.0.0.1", port_}).at(0); }
   void kill() {
     ::kill(pid_, SIGKILL);
@@ -101,6 +112,60 @@ TEST_F(UcxProcesses, MessagesOfAllSizesCrossAndReturn) {
     EXPECT_EQ(got->tag, size);
     EXPECT_TRUE(same(got->bytes, sent)) << size;
   }
+}
+
+/// What a process has of the ways in which UCX shares memory: mappings of segments (posix, sysv) and of xpmem's device.
+std::vector<std::string> shared_memory_of(pid_t pid) {
+  std::vector<std::string> found;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  EXPECT_TRUE(maps.is_open());
+  for (std::string line; std::getline(maps, line);) {
+    for (const char* what : {"/dev/shm/", "/SYSV", "/dev/xpmem"}) {
+      if (line.find(what) != std::string::npos) found.push_back(line);
+    }
+  }
+  return found;
+}
+
+/// The transports that a context of UCX may use, as UCX prints them.
+std::string transports_of(const UcxContext& context) {
+  void* const library = ::dlopen(context.library().path().c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  const auto print = reinterpret_cast<decltype(&::ucp_context_print_info)>(::dlsym(library, "ucp_context_print_info"));
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* const to = ::open_memstream(&text, &size);
+  print(context.get(), to);
+  std::fclose(to);
+  std::string out(text, size);
+  std::free(text);
+  ::dlclose(library);
+  return out;
+}
+
+bool mentions_shared_memory(const std::string& transports) {
+  return std::ranges::any_of(std::array{" posix/", " sysv/", " cma/", " xpmem/", " knem/"},
+                             [&](const char* name) { return transports.find(name) != std::string::npos; });
+}
+
+TEST_F(UcxProcesses, ShareNoMemoryByUcxUnlessTheyAreToldTo) {
+  start("echo");
+  for (const std::size_t size : {1u, 5000u, 70'000u, 16u << 20}) {
+    const std::vector<std::byte> sent = pattern(size);
+    const std::array<ByteSpan, 1> parts = {sent};
+    ASSERT_TRUE(client_.endpoint->send_body(size, parts, nullptr));
+    ASSERT_TRUE(run([&] { return client_.worker->take().has_value(); }));
+  }
+  EXPECT_THAT(shared_memory_of(::getpid()), IsEmpty());
+  EXPECT_THAT(shared_memory_of(peer_->pid()), IsEmpty());
+  const std::string transports = transports_of(client_.worker->context());
+  EXPECT_THAT(transports, HasSubstr(" tcp/"));
+  EXPECT_FALSE(mentions_shared_memory(transports)) << transports;
+
+  Ends sharing(kLimits, {.transports = "tcp,sysv,posix"});
+  ASSERT_TRUE(sharing.client.endpoint->send_untagged(as_bytes("x"), {}));
+  sharing.receive(sharing.server);
+  EXPECT_THAT(shared_memory_of(::getpid()), IsSupersetOf({HasSubstr("/dev/shm/"), HasSubstr("/SYSV")}));
+  EXPECT_TRUE(mentions_shared_memory(transports_of(sharing.client.worker->context())));
 }
 
 TEST_F(UcxProcesses, AKilledPeerIsNoticedWhileIdle) {
