@@ -231,10 +231,14 @@ void Region::check_unchanged() const {
 }
 
 std::shared_ptr<const Region> readable(const std::shared_ptr<const Region>& region, const std::string& where) {
+  static const char mapping = 0;  // its address is the attachment's key
   if (region->data() != nullptr) return region;
-  UniqueFd descriptor(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
-  if (!descriptor) throw_errno(errno, "mapping " + where);
-  return Region::adopt(std::move(descriptor), region->kind(), region->size(), {}, where);
+  return std::static_pointer_cast<const Region>(region->attachment(&mapping, [&] {
+    UniqueFd descriptor(::fcntl(region->descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (!descriptor) throw_errno(errno, "mapping " + where);
+    return std::const_pointer_cast<Region>(
+        Region::adopt(std::move(descriptor), region->kind(), region->size(), {}, where));
+  }));
 }
 
 }  // namespace crossdock::device

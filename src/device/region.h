@@ -128,11 +128,12 @@ class Region {
   std::shared_ptr<Context> context_;
   Buffer memory_;
   mutable std::mutex attachments_mutex_;
-  mutable std::vector<std::pair<const void*, std::shared_ptr<void>>> attachments_;  // few: one for each network
+  mutable std::vector<std::pair<const void*, std::shared_ptr<void>>>
+      attachments_;  // few: a mapping, and one for each network
 };
 
-/// Returns the region itself, or a read-only mapping of it if this process has none. Throws ResourceError. `where`
-/// names the memory in errors.
+/// Returns the region itself, or a read-only mapping of it if this process has none. The mapping is made at the first
+/// call and lasts as long as the region, or as it is held. Throws ResourceError. `where` names the memory in errors.
 std::shared_ptr<const Region> readable(const std::shared_ptr<const Region>& region, const std::string& where);
 
 /// Writes bytes once into a new memfd and freezes it: the one copy of ordinary heap data. It never maps the memfd, so

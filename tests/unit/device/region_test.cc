@@ -230,6 +230,21 @@ TEST(RegionAdopt, SaysThatAMappingWasRefused) {
   EXPECT_EQ(mappings_of("region-test"), 0u);
 }
 
+TEST(RegionReadable, IsOneMappingThatOutlivesTheRegionWhereItIsHeld) {
+  RegionWriter writer("region-test");
+  const std::uint64_t offset = writer.append(as_bytes("content"));
+  std::shared_ptr<const Region> region = writer.freeze();
+  ASSERT_EQ(region->data(), nullptr);
+  std::shared_ptr<const Region> mapped = readable(region, "a test");
+  EXPECT_EQ(readable(region, "a test"), mapped);
+  EXPECT_EQ(readable(mapped, "a test"), mapped);
+  const std::weak_ptr<const Region> watched = mapped;
+  region.reset();
+  EXPECT_EQ(as_text(ByteSpan(mapped->data() + offset, 7)), "content");
+  mapped.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST(RegionFile, IsOpenedAndAdoptedWithoutACopy) {
   ScopedFolder folder;
   const auto served = Region::open_file(folder.write("data", "0123456789"));

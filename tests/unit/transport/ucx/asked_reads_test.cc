@@ -136,6 +136,17 @@ class UcxAskedReads : public ::testing::Test {
   End raw_;
 };
 
+TEST_F(UcxAskedReads, MapARegionOnceForAllItsStreams) {
+  as_server();
+  const Sample sample;
+  ASSERT_EQ(sample.region->data(), nullptr) << "its writer didn't map it";
+  const auto mapped = device::readable(sample.region, "a test");
+  for (std::uint16_t round = 0; round < 55; ++round) {
+    EXPECT_EQ(ours_->announce(round, sample.region), reinterpret_cast<std::uintptr_t>(mapped->data()));
+    ASSERT_TRUE(ours_->retire(round));
+  }
+}
+
 TEST_F(UcxAskedReads, OnlyBytesOfAnnouncedRegionsAreSent) {
   const Sample sample;
   for (const auto& [from, length] : std::vector<std::pair<std::int64_t, std::uint64_t>>{
