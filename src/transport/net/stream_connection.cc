@@ -16,11 +16,6 @@
 namespace crossdock::transport::net {
 namespace {
 
-/// Limits of what is taken without an acknowledgement of its own. It is acknowledged with the next frame that is sent
-/// anyway, or once nothing more has arrived.
-constexpr std::uint64_t kQuietMessages = 32;
-constexpr std::uint64_t kQuietBytes = 256 << 10;
-
 constexpr std::uint32_t kInput = EPOLLIN | EPOLLRDHUP;
 
 UniqueFd poll_for(int socket, const std::string& where) {
@@ -67,8 +62,7 @@ StreamConnection::StreamConnection(UniqueFd socket, const Introduction& introduc
                .kinds = limits.kinds,
                .options = names.options},
               where_),
-      watched_(kInput),
-      quantum_(kQuietMessages) {}
+      watched_(kInput) {}
 
 StreamConnection::~StreamConnection() { finish(true); }
 
@@ -172,15 +166,14 @@ bool StreamConnection::flush() {
 
 std::size_t StreamConnection::in_flight() {
   flush();
-  return static_cast<std::size_t>(writer_.sent() - peer_taken_.load(std::memory_order_acquire));
+  return window_.in_flight(writer_.sent());
 }
 
 bool StreamConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
   if (gone()) throw_gone();
-  const bool below = in_flight() < window;
-  // in_flight() < window is true once the peer has taken more than sent - window.
-  window_goal_.store(below ? 0 : writer_.sent() - window + 1, std::memory_order_release);
+  flush();
+  const bool below = window_.below(window, writer_.sent());
   writer_.window(window, !below);
   return below;
 }
@@ -213,40 +206,23 @@ std::optional<Incoming> StreamConnection::take() {
 void StreamConnection::begin_turn() {
   if (std::exchange(room_told_, false)) {
     writer_.forget_refusal();
-    if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
+    window_.forget_opened();
   }
   if (writer_.pending()) writer_.push();
 }
 
-void StreamConnection::count(const Incoming& message) {
-  ++received_;
-  unacknowledged_bytes_ += message.bytes.size();
-  acknowledge(received_ - acknowledged_ >= quantum_ || unacknowledged_bytes_ >= kQuietBytes);
-}
+void StreamConnection::count(const Incoming& message) { acknowledge(acknowledgements_.count(message.bytes.size())); }
 
+/// Tells the peer what was taken: now, or together with the next frame that is sent anyway.
 void StreamConnection::acknowledge(bool now) {
-  if (received_ == acknowledged_) return;
-  writer_.taken(received_, now);
-  if (!now) return;
-  acknowledged_ = received_;
-  unacknowledged_bytes_ = 0;
+  if (!acknowledgements_.owed()) return;
+  writer_.taken(acknowledgements_.taken(), now);
+  if (now) acknowledgements_.told();
 }
 
-void StreamConnection::taken(std::uint64_t messages) {
-  const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
-  const std::uint64_t sent = writer_.sent();
-  if (messages < before || messages > sent) {
-    throw ProtocolError(where_ + " acknowledged " + std::to_string(messages) + " messages (before: " +
-                        std::to_string(before) + "), but only " + std::to_string(sent) + " were sent to it");
-  }
-  peer_taken_.store(messages, std::memory_order_release);
-}
+void StreamConnection::taken(std::uint64_t messages) { window_.taken(messages, writer_.sent(), where_); }
 
-void StreamConnection::window(std::uint64_t messages) {
-  if (messages == 0) throw ProtocolError(where_ + " announced a window of 0 messages");
-  quantum_ = std::clamp<std::uint64_t>(messages / 4, 1, kQuietMessages);
-  acknowledge(received_ - acknowledged_ >= quantum_);
-}
+void StreamConnection::window(std::uint64_t messages) { acknowledge(acknowledgements_.set_window(messages, where_)); }
 
 void StreamConnection::goodbye() {
   goodbye_.store(true, std::memory_order_relaxed);
@@ -278,14 +254,9 @@ bool StreamConnection::hung_up(int wait_ms) const noexcept {
 
 // --- waiting ---
 
-bool StreamConnection::window_opened() const noexcept {
-  const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
-  return goal != 0 && peer_taken_.load(std::memory_order_acquire) >= goal;
-}
-
 /// Checks everything that needs no system call.
 bool StreamConnection::news() const noexcept {
-  if (writer_.room_came() || window_opened()) {
+  if (writer_.room_came() || window_.opened()) {
     room_told_ = true;
     return true;
   }

@@ -17,6 +17,7 @@
 #include "stream_names.h"
 #include "transport/internal/handshake.h"
 #include "transport/transport.h"
+#include "window.h"
 
 namespace crossdock::transport::net {
 
@@ -113,7 +114,6 @@ class StreamConnection : public Connection, private ControlFrames {
   void after_sending();
   void set_interest(bool output);
 
-  bool window_opened() const noexcept;
   bool news() const noexcept;
   void taken(std::uint64_t messages) override;
   void window(std::uint64_t messages) override;
@@ -133,8 +133,7 @@ class StreamConnection : public Connection, private ControlFrames {
 
   std::atomic<bool> finished_{false};
   bool corked_ = false;  // of the sending half
-  std::atomic<std::uint64_t> peer_taken_{0};
-  std::atomic<std::uint64_t> window_goal_{0};  // messages that the peer must take until below_window() is true; 0: none
+  SendWindow window_;
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
 
@@ -143,10 +142,7 @@ class StreamConnection : public Connection, private ControlFrames {
   std::uint32_t watched_;  // events
 
   // Of the receiving half:
-  std::uint64_t received_ = 0;  // messages, in total
-  std::uint64_t acknowledged_ = 0;
-  std::uint64_t unacknowledged_bytes_ = 0;
-  std::uint64_t quantum_;           // maximum of messages that are taken without telling the peer
+  Acknowledgements acknowledgements_;
   mutable bool room_told_ = false;  // readable() has returned true because of room
   std::optional<std::pair<ErrorCode, std::string>> failure_;
 };

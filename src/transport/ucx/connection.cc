@@ -12,9 +12,6 @@ namespace crossdock::transport::ucx {
 namespace {
 
 constexpr const char* kWhat = "this ucx connection";
-/// Limits of what is taken without an acknowledgement. It is acknowledged at the latest once nothing more has arrived.
-constexpr std::uint64_t kQuietMessages = 32;
-constexpr std::uint64_t kQuietBytes = 256 << 10;
 constexpr int kControlsPerTurn = 64;
 /// Where no message has begun, a client probes this many times less often: many may be idle.
 constexpr int kIdleProbes = 5;
@@ -87,8 +84,7 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
       keepalive_s_(options.keepalive_s),
-      regions_(where_, options.max_regions),
-      quantum_(kQuietMessages) {
+      regions_(where_, options.max_regions) {
   endpoint_->limit_copies(options.queue_bytes);
   // A server's bodies, and UCX's probes by the sockets that the server opens, find a client that has vanished.
   if (closing_ == nullptr && !agreement_.as_specified && options.keepalive_s > 0) {
@@ -104,7 +100,7 @@ UcxConnection::~UcxConnection() {
     if (agreement_.as_specified) until = ClosingEnd::Until::kFlushed;
     if (closing_ && !failure_ && !offered_->empty()) until = ClosingEnd::Until::kLeft;
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
-                                            peer_taken_.load());
+                                            window_.taken());
     if (end->over() || (closing_ && closing_->add(end))) return;
     std::list<std::unique_ptr<ClosingEnd>> one;
     one.push_back(std::move(end));
@@ -189,19 +185,18 @@ bool UcxConnection::flush() {
 std::size_t UcxConnection::in_flight() {
   flush();
   if (agreement_.as_specified) return worker_->sends();
-  return static_cast<std::size_t>(sent_.load(std::memory_order_relaxed) - peer_taken_.load(std::memory_order_acquire));
+  return window_.in_flight(sent_.load(std::memory_order_relaxed));
 }
 
 bool UcxConnection::below_window(std::size_t window) {
   if (window == 0) throw InvalidArgumentError("a window must be at least 1 message");
-  const std::size_t flying = in_flight();
-  const bool below = flying < window;
+  flush();
   if (agreement_.as_specified) {
-    window_goal_.store(below ? 0 : window, std::memory_order_release);
+    const bool below = worker_->sends() < window;
+    specified_window_.store(below ? 0 : window, std::memory_order_release);
     return below;
   }
-  // in_flight() < window is true once the peer has taken more than sent - window.
-  window_goal_.store(below ? 0 : sent_.load(std::memory_order_relaxed) - window + 1, std::memory_order_release);
+  const bool below = window_.below(window, sent_.load(std::memory_order_relaxed));
   if (told_window_ == window) return below;
   try {
     if (endpoint_->send_control(encode(Control{ControlKind::kWindow, window}))) told_window_ = window;
@@ -316,7 +311,8 @@ std::optional<Incoming> UcxConnection::receive() {
 std::optional<Incoming> UcxConnection::take() {
   if (std::exchange(room_told_, false)) {
     refused_.store(0, std::memory_order_relaxed);
-    if (window_opened()) window_goal_.store(0, std::memory_order_relaxed);
+    if (agreement_.as_specified && window_opened()) specified_window_.store(0, std::memory_order_relaxed);
+    window_.forget_opened();
   }
   bool progressed = false;
   for (int controls = 0; controls < kControlsPerTurn;) {
@@ -333,9 +329,7 @@ std::optional<Incoming> UcxConnection::take() {
       continue;
     }
     if (got) {
-      ++received_;
-      unacknowledged_bytes_ += got->bytes.size();
-      if (received_ - acknowledged_ >= quantum_ || unacknowledged_bytes_ >= kQuietBytes) acknowledge();
+      if (acknowledgements_.count(got->bytes.size())) acknowledge();
       const bool tagged = got->kind == MessageKind::kTagged;
       Incoming message{.tagged = tagged, .tag = got->tag, .bytes = got->bytes, .owner = {}};
       // UCX doesn't tell a body from another tagged message, and both are in memory of their own.
@@ -361,14 +355,12 @@ void UcxConnection::on_control(ByteSpan message) {
                         " bytes that this end doesn't know");
   }
   switch (control.kind) {
-    case ControlKind::kTaken: return taken(control.number);
+    case ControlKind::kTaken: return window_.taken(control.number, sent_.load(std::memory_order_relaxed), where_);
     case ControlKind::kWindow:
-      if (control.number == 0) throw ProtocolError(where_ + " announced a window of 0 messages");
-      quantum_ = std::clamp<std::uint64_t>(control.number / 4, 1, kQuietMessages);
-      if (received_ - acknowledged_ >= quantum_) acknowledge();
+      if (acknowledgements_.set_window(control.number, where_)) acknowledge();
       return;
     case ControlKind::kGoodbye:
-      if (goodbye_.load(std::memory_order_relaxed) || control.number < received_) {
+      if (goodbye_.load(std::memory_order_relaxed) || control.number < acknowledgements_.taken()) {
         throw ProtocolError(where_ + " said goodbye twice, or after fewer messages than it has sent");
       }
       last_ = control.number;
@@ -394,33 +386,22 @@ void UcxConnection::answer(ByteSpan request) {
   }
 }
 
-void UcxConnection::taken(std::uint64_t messages) {
-  const std::uint64_t before = peer_taken_.load(std::memory_order_relaxed);
-  const std::uint64_t sent = sent_.load(std::memory_order_relaxed);
-  if (messages < before || messages > sent) {
-    throw ProtocolError(where_ + " acknowledged " + std::to_string(messages) + " messages (before: " +
-                        std::to_string(before) + "), but only " + std::to_string(sent) + " were sent to it");
-  }
-  peer_taken_.store(messages, std::memory_order_release);
-}
-
 void UcxConnection::acknowledge() {
-  if (received_ != acknowledged_ && !agreement_.as_specified) tell_taken();
+  if (acknowledgements_.owed() && !agreement_.as_specified) tell_taken();
 }
 
 void UcxConnection::tell_taken() {
   try {
-    if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, received_}))) return;
+    if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, acknowledgements_.taken()}))) return;
   } catch (const ConnectionError&) {
     return;  // receive() says so after the last message
   }
-  acknowledged_ = received_;
-  unacknowledged_bytes_ = 0;
+  acknowledgements_.told();
 }
 
 /// Whether the peer has said goodbye, and all of its messages were taken.
 bool UcxConnection::has_ended() const noexcept {
-  return goodbye_.load(std::memory_order_relaxed) && received_ >= last_;
+  return goodbye_.load(std::memory_order_relaxed) && acknowledgements_.taken() >= last_;
 }
 
 void UcxConnection::throw_end() {
@@ -440,10 +421,9 @@ void UcxConnection::throw_end() {
 // --- waiting ---
 
 bool UcxConnection::window_opened() const noexcept {
-  const std::uint64_t goal = window_goal_.load(std::memory_order_acquire);
-  if (goal == 0) return false;
-  if (agreement_.as_specified) return worker_->sends() < goal;
-  return peer_taken_.load(std::memory_order_acquire) >= goal;
+  if (!agreement_.as_specified) return window_.opened();
+  const std::size_t window = specified_window_.load(std::memory_order_acquire);
+  return window != 0 && worker_->sends() < window;
 }
 
 bool UcxConnection::room_came() const {

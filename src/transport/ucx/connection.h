@@ -19,6 +19,7 @@
 #include "remote_key.h"
 #include "transport/internal/handshake.h"
 #include "transport/net/announced_regions.h"
+#include "transport/net/window.h"
 #include "transport/transport.h"
 
 namespace crossdock::transport::ucx {
@@ -90,7 +91,6 @@ class UcxConnection final : public Connection {
   std::optional<Incoming> take();
   void on_control(ByteSpan message);
   void answer(ByteSpan request);
-  void taken(std::uint64_t messages);
   void acknowledge();
   void tell_taken();
   bool has_ended() const noexcept;
@@ -113,10 +113,9 @@ class UcxConnection final : public Connection {
 
   std::atomic<std::uint64_t> sent_{0};  // messages, in total
   std::atomic<std::uint64_t> pushed_{0};
-  std::atomic<std::uint64_t> peer_taken_{0};
-  // Messages that the peer must take until below_window() is true; 0: none. With a peer strictly as specified, the
-  // window itself.
-  std::atomic<std::uint64_t> window_goal_{0};
+  net::SendWindow window_;
+  // With a peer strictly as specified: the window that below_window() waits for; 0: none.
+  std::atomic<std::size_t> specified_window_{0};
   std::atomic<std::uint64_t> refused_{0};  // the size of the message that found no room, plus 1; 0: none
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
@@ -128,10 +127,7 @@ class UcxConnection final : public Connection {
   std::unique_ptr<const RemoteKey> key_;  // of `specified_`, once a read has needed it
   net::AnnouncedRegions regions_;         // the peer's
   bool reads_only_ = false;               // messages don't count as something to receive
-  std::uint64_t received_ = 0;            // messages, in total
-  std::uint64_t acknowledged_ = 0;
-  std::uint64_t unacknowledged_bytes_ = 0;
-  std::uint64_t quantum_;             // maximum of messages that are taken without telling the peer
+  net::Acknowledgements acknowledgements_;
   std::uint64_t last_ = 0;            // messages that come before the peer's goodbye
   std::shared_ptr<const void> kept_;  // the memory of the last message
   mutable bool room_told_ = false;    // readable() has returned true because of room
