@@ -29,6 +29,8 @@ from bench._samples import COLUMNS, make_batches
 import crossdock as xd
 from crossdock import testing
 
+MEMORY = 16 << 30  # of each device that isn't real, in bytes
+
 
 def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
@@ -39,7 +41,7 @@ def devices(name: str | None) -> Iterator[None]:
     if name is None or not name.startswith("sim"):
         yield
         return
-    with testing.simulated_devices(2, memory=16 << 30):
+    with testing.simulated_devices(2, memory=MEMORY):
         yield
 
 

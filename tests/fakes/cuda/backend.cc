@@ -20,8 +20,9 @@ device::SimDriver& started() {
 
 }  // namespace
 
-std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us) {
+std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us, std::uint64_t memory) {
   started().set_devices(static_cast<std::uint32_t>(devices));
+  started().set_memory(memory);
   if (delay_us != 0) set_backend_delay(delay_us);
   return simulation();
 }

@@ -10,7 +10,8 @@
 /// The simulated devices under the fake: one driver for the process.
 namespace crossdock::cuda_fake {
 
-std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us);
+/// `memory`: bytes that each device has.
+std::shared_ptr<device::Driver> start_backend(int devices, std::uint64_t delay_us, std::uint64_t memory);
 void set_backend_delay(std::uint64_t delay_us);
 /// The next copy fails when it runs.
 void fail_backend_work();

@@ -6,8 +6,9 @@
 /// A fake of CUDA's driver library, for tests: CUDA's ABI on simulated devices. What it does beyond CUDA is said
 /// here; tests find these functions in the library that they opened. All are thread-safe.
 ///
-/// From the environment, read by cuInit: CROSSDOCK_CUDA_FAKE_DEVICES (how many; 2), CROSSDOCK_CUDA_FAKE_DELAY_US
-/// (how long each piece of a stream's work takes at least, in microseconds; 0).
+/// From the environment, read by cuInit: CROSSDOCK_CUDA_FAKE_DEVICES (how many; 2), CROSSDOCK_CUDA_FAKE_MEMORY (bytes
+/// that each has; 8 GiB), CROSSDOCK_CUDA_FAKE_DELAY_US (how long each piece of a stream's work takes at least, in
+/// microseconds; 0).
 #ifdef __cplusplus
 extern "C" {
 #endif

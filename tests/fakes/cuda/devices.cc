@@ -91,7 +91,9 @@ CUDA_FAKE CUresult cuInit(unsigned flags) {
     if (state().started_in != 0) return need_start();
     const auto devices = static_cast<int>(from_environment("CROSSDOCK_CUDA_FAKE_DEVICES", 2));
     if (devices == 0) throw Failure{kNoDevice};
-    state().driver = start_backend(devices, from_environment("CROSSDOCK_CUDA_FAKE_DELAY_US", 0));
+    state().device_memory = from_environment("CROSSDOCK_CUDA_FAKE_MEMORY", std::uint64_t{8} << 30);
+    state().driver =
+        start_backend(devices, from_environment("CROSSDOCK_CUDA_FAKE_DELAY_US", 0), state().device_memory);
     const auto backends = state().driver->devices();
     for (int i = 0; i < devices; ++i) {
       DoubleDevice device;
@@ -148,18 +150,25 @@ CUDA_FAKE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cu
 CUDA_FAKE CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   return call("cuDeviceGetAttribute", [&] {
     device_of(device);
-    const auto set = state().attributes.find(attribute);
-    constexpr int kUnifiedAddressing = 41;
-    const bool has =
-        attribute == kManagedMemory || attribute == kMemoryPoolsSupported || attribute == kUnifiedAddressing;
-    *value = set != state().attributes.end() ? set->second : has ? 1 : 0;
+    if (const auto set = state().attributes.find(attribute); set != state().attributes.end()) {
+      *value = set->second;
+      return;
+    }
+    switch (attribute) {
+      case kManagedMemory:
+      case kMemoryPoolsSupported:
+      case kUnifiedAddressing: *value = 1; break;
+      case kPciBus: *value = 1 + device; break;
+      case kComputeCapabilityMajor: *value = 8; break;
+      default: *value = 0;
+    }
   });
 }
 
 CUDA_FAKE CUresult cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice device) {
   return call("cuDeviceTotalMem_v2", [&] {
     device_of(device);
-    *bytes = std::size_t{1} << 32;
+    *bytes = state().device_memory;
   });
 }
 

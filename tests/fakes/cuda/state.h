@@ -33,6 +33,14 @@ constexpr CUresult kIllegalAddress = 700;
 constexpr CUresult kLaunchFailed = 719;
 constexpr CUresult kUnknown = 999;
 
+// CUdevice_attribute and CUpointer_attribute that only others ask for.
+constexpr int kPciBus = 33;
+constexpr int kUnifiedAddressing = 41;
+constexpr int kComputeCapabilityMajor = 75;
+constexpr int kPointerSyncMemops = 6;
+constexpr int kPointerIpcCapable = 10;
+constexpr int kPointerHandleTypes = 14;
+
 struct DoubleContext;
 
 struct DoubleStream {
@@ -81,6 +89,7 @@ struct State {
   std::mutex mutex;
   pid_t started_in = 0;  ///< The process that called cuInit; 0: none has.
   std::shared_ptr<device::Driver> driver;
+  std::uint64_t device_memory = 0;  ///< Bytes that each device has.
   std::vector<DoubleDevice> devices;
   std::set<std::unique_ptr<DoubleContext>> contexts;      ///< Of cuCtxCreate.
   std::vector<std::unique_ptr<DoubleContext>> destroyed;  ///< Of cuCtxDestroy: the next contexts have their addresses.
