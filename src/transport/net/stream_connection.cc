@@ -217,7 +217,7 @@ void StreamConnection::count(const Incoming& message) { acknowledge(acknowledgem
 void StreamConnection::acknowledge(bool now) {
   if (!acknowledgements_.owed()) return;
   writer_.taken(acknowledgements_.taken(), now);
-  if (now) acknowledgements_.told();
+  if (now) acknowledgements_.acknowledged();
 }
 
 void StreamConnection::taken(std::uint64_t messages) { window_.taken(messages, writer_.sent(), where_); }

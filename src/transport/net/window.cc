@@ -9,7 +9,7 @@ namespace crossdock::transport::net {
 bool Acknowledgements::set_window(std::uint64_t messages, const std::string& where) {
   if (messages == 0) throw ProtocolError(where + " announced a window of 0 messages");
   quantum_ = std::clamp<std::uint64_t>(messages / 4, 1, kQuietMessages);
-  return taken_ - told_ >= quantum_;
+  return taken_ - acknowledged_ >= quantum_;
 }
 
 void SendWindow::taken(std::uint64_t messages, std::uint64_t sent, const std::string& where) {

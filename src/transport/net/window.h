@@ -21,16 +21,16 @@ class Acknowledgements {
   bool count(std::size_t bytes) noexcept {
     ++taken_;
     bytes_ += bytes;
-    return taken_ - told_ >= quantum_ || bytes_ >= kQuietBytes;
+    return taken_ - acknowledged_ >= quantum_ || bytes_ >= kQuietBytes;
   }
   /// Sets how many messages the peer allows in flight. Returns whether it is to be told now. Throws ProtocolError for
   /// 0; `where` names the peer.
   bool set_window(std::uint64_t messages, const std::string& where);
   /// Whether there is something to tell the peer.
-  bool owed() const noexcept { return taken_ != told_; }
-  /// The peer was told.
-  void told() noexcept {
-    told_ = taken_;
+  bool owed() const noexcept { return taken_ != acknowledged_; }
+  /// The peer was told of all that was taken.
+  void acknowledged() noexcept {
+    acknowledged_ = taken_;
     bytes_ = 0;
   }
   /// Messages that were taken in total.
@@ -38,7 +38,7 @@ class Acknowledgements {
 
  private:
   std::uint64_t taken_ = 0;
-  std::uint64_t told_ = 0;
+  std::uint64_t acknowledged_ = 0;
   std::uint64_t bytes_ = 0;  // of what the peer wasn't told of
   std::uint64_t quantum_ = kQuietMessages;
 };

@@ -396,7 +396,7 @@ void UcxConnection::tell_taken() {
   } catch (const ConnectionError&) {
     return;  // receive() says so after the last message
   }
-  acknowledgements_.told();
+  acknowledgements_.acknowledged();
 }
 
 /// Whether the peer has said goodbye, and all of its messages were taken.

@@ -17,7 +17,7 @@ TEST(NetAcknowledgements, AreDueAfterManyMessages) {
   EXPECT_TRUE(acknowledgements.count(8));
   EXPECT_TRUE(acknowledgements.owed());
   EXPECT_EQ(acknowledgements.taken(), Acknowledgements::kQuietMessages);
-  acknowledgements.told();
+  acknowledgements.acknowledged();
   EXPECT_FALSE(acknowledgements.owed());
   EXPECT_FALSE(acknowledgements.count(8));
 }
@@ -26,7 +26,7 @@ TEST(NetAcknowledgements, AreDueAfterManyBytes) {
   Acknowledgements acknowledgements;
   EXPECT_FALSE(acknowledgements.count(Acknowledgements::kQuietBytes - 1));
   EXPECT_TRUE(acknowledgements.count(1));
-  acknowledgements.told();
+  acknowledgements.acknowledged();
   EXPECT_FALSE(acknowledgements.count(Acknowledgements::kQuietBytes - 1));
 }
 
@@ -36,11 +36,11 @@ TEST(NetAcknowledgements, AreDueAfterAQuarterOfTheWindow) {
   EXPECT_FALSE(acknowledgements.count(1));
   EXPECT_TRUE(acknowledgements.count(1));
   EXPECT_TRUE(acknowledgements.set_window(4, "the peer")) << "2 messages are more than a quarter of this window";
-  acknowledgements.told();
+  acknowledgements.acknowledged();
   for (const std::uint64_t small : {3, 2, 1}) {
     EXPECT_FALSE(acknowledgements.set_window(small, "the peer"));
     EXPECT_TRUE(acknowledgements.count(1)) << small;
-    acknowledgements.told();
+    acknowledgements.acknowledged();
   }
   EXPECT_FALSE(acknowledgements.set_window(1 << 20, "the peer"));
   for (std::uint64_t i = 1; i < Acknowledgements::kQuietMessages; ++i) EXPECT_FALSE(acknowledgements.count(1)) << i;
