@@ -75,6 +75,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
 // By value: the caller's share ends with this call. NOLINTNEXTLINE(performance-unnecessary-value-param)
 void ClientPool::put_back(std::shared_ptr<ClientConnection> connection) {
   connection->transport().release_regions();
+  connection->transport().acknowledge_all();  // a server that is closed waits for this
   {
     const std::lock_guard lock(mutex_);
     if (closed_) return;

@@ -182,6 +182,9 @@ class Connection {
   /// Returns the next message, if there is one. Bounded work. Throws ConnectionError once the peer has disconnected and
   /// its last message was returned, ProtocolError if the peer violated the framing.
   virtual std::optional<Incoming> receive() = 0;
+  /// Tells the peer now which messages were received, where that might wait for what comes next. For a receiver that
+  /// expects nothing more for a while.
+  virtual void acknowledge_all() {}
   /// Sets the memory for bodies that the peer sends by send_body(), from the next body on; null: a pool that belongs to
   /// the connection.
   virtual void receive_into(std::shared_ptr<BodyMemory> memory) = 0;

@@ -55,6 +55,7 @@ class StreamConnection : public Connection, private ControlFrames {
   std::uint64_t pushed() const noexcept override { return writer_.pushed(); }
 
   std::optional<Incoming> receive() override;
+  void acknowledge_all() override { acknowledge(true); }
   void receive_into(std::shared_ptr<BodyMemory> memory) override { reader_.receive_into(memory ? memory : pool_); }
 
   bool readable() const override;

@@ -16,16 +16,22 @@ class Acknowledgements {
   /// Limits of what is taken without an acknowledgement.
   static constexpr std::uint64_t kQuietMessages = 32;
   static constexpr std::uint64_t kQuietBytes = 256 << 10;
+  /// Turns in which nothing more has arrived, after which an acknowledgement waits for no other reason.
+  static constexpr int kEmptyTurns = 256;
 
   /// Counts a message. Returns whether the peer is to be told now.
   bool count(std::size_t bytes) noexcept {
     ++taken_;
     bytes_ += bytes;
+    empty_turns_ = 0;
     return taken_ - acknowledged_ >= quantum_ || bytes_ >= kQuietBytes;
   }
   /// Sets how many messages the peer allows in flight. Returns whether it is to be told now. Throws ProtocolError for
   /// 0; `where` names the peer.
   bool set_window(std::uint64_t messages, const std::string& where);
+  /// Counts a turn in which nothing has arrived. Returns whether that was so for kEmptyTurns, and the peer is to be
+  /// told.
+  bool overdue() const noexcept { return owed() && (empty_turns_ == kEmptyTurns || ++empty_turns_ == kEmptyTurns); }
   /// Whether there is something to tell the peer.
   bool owed() const noexcept { return taken_ != acknowledged_; }
   /// The peer was told of all that was taken.
@@ -33,6 +39,8 @@ class Acknowledgements {
     acknowledged_ = taken_;
     bytes_ = 0;
   }
+  /// The peer couldn't be told: overdue() counts anew.
+  void postpone() noexcept { empty_turns_ = 0; }
   /// Messages that were taken in total.
   std::uint64_t taken() const noexcept { return taken_; }
 
@@ -41,6 +49,7 @@ class Acknowledgements {
   std::uint64_t acknowledged_ = 0;
   std::uint64_t bytes_ = 0;  // of what the peer wasn't told of
   std::uint64_t quantum_ = kQuietMessages;
+  mutable int empty_turns_ = 0;
 };
 
 /// How many messages of this end the peer has taken. The receiving half alone calls taken() and forget_opened(), the

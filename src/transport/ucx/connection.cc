@@ -329,7 +329,7 @@ std::optional<Incoming> UcxConnection::take() {
       continue;
     }
     if (got) {
-      if (acknowledgements_.count(got->bytes.size())) acknowledge();
+      if (acknowledgements_.count(got->bytes.size())) acknowledge_all();
       const bool tagged = got->kind == MessageKind::kTagged;
       Incoming message{.tagged = tagged, .tag = got->tag, .bytes = got->bytes, .owner = {}};
       // UCX doesn't tell a body from another tagged message, and both are in memory of their own.
@@ -341,7 +341,8 @@ std::optional<Incoming> UcxConnection::take() {
     worker_->progress();
     progressed = true;
   }
-  acknowledge();
+  // Not at once: it would delay the next message, at both ends.
+  if (acknowledgements_.overdue()) acknowledge_all();
   return std::nullopt;
 }
 
@@ -357,7 +358,7 @@ void UcxConnection::on_control(ByteSpan message) {
   switch (control.kind) {
     case ControlKind::kTaken: return window_.taken(control.number, sent_.load(std::memory_order_relaxed), where_);
     case ControlKind::kWindow:
-      if (acknowledgements_.set_window(control.number, where_)) acknowledge();
+      if (acknowledgements_.set_window(control.number, where_)) acknowledge_all();
       return;
     case ControlKind::kGoodbye:
       if (goodbye_.load(std::memory_order_relaxed) || control.number < acknowledgements_.taken()) {
@@ -386,13 +387,15 @@ void UcxConnection::answer(ByteSpan request) {
   }
 }
 
-void UcxConnection::acknowledge() {
-  if (acknowledgements_.owed() && !agreement_.as_specified) tell_taken();
+void UcxConnection::acknowledge_all() {
+  if (acknowledgements_.owed() && !agreement_.as_specified && !failure_) tell_taken();
 }
 
 void UcxConnection::tell_taken() {
   try {
-    if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, acknowledgements_.taken()}))) return;
+    if (!endpoint_->send_control(encode(Control{ControlKind::kTaken, acknowledgements_.taken()}))) {
+      return acknowledgements_.postpone();
+    }
   } catch (const ConnectionError&) {
     return;  // receive() says so after the last message
   }
@@ -405,7 +408,7 @@ bool UcxConnection::has_ended() const noexcept {
 }
 
 void UcxConnection::throw_end() {
-  acknowledge();  // the peer waits for it
+  acknowledge_all();  // the peer waits for it
   gone_.store(true, std::memory_order_relaxed);
   std::string what = where_;
   if (has_ended()) {
@@ -446,14 +449,14 @@ bool UcxConnection::readable() const {
   fork_.check(kWhat);
   if (news()) return true;
   worker_->progress();
-  return news();
+  return news() || (acknowledgements_.overdue() && !agreement_.as_specified);
 }
 
 bool UcxConnection::in_bulk() const { return worker_->expected_bytes() >= kBulk; }
 
 bool UcxConnection::prepare_sleep() {
   fork_.check(kWhat);
-  if (!failure_) acknowledge();
+  acknowledge_all();
   if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;

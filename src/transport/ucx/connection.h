@@ -64,6 +64,7 @@ class UcxConnection final : public Connection {
   std::uint64_t pushed() const noexcept override { return pushed_.load(std::memory_order_relaxed); }
 
   std::optional<Incoming> receive() override;
+  void acknowledge_all() override;
   void receive_into(std::shared_ptr<BodyMemory> memory) override { worker_->receive_into(std::move(memory)); }
 
   /// The peer announces a region before the first message that names it, and UCX keeps this order: there is nothing to
@@ -91,7 +92,6 @@ class UcxConnection final : public Connection {
   std::optional<Incoming> take();
   void on_control(ByteSpan message);
   void answer(ByteSpan request);
-  void acknowledge();
   void tell_taken();
   bool has_ended() const noexcept;
   [[noreturn]] void throw_end();

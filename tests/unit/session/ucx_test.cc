@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <array>
+#include <chrono>
+#include <optional>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -127,6 +129,19 @@ TEST_F(UcxSession, TablesCross) {
     Client client(server.uri(), client_options());
     for (int i = 0; i < 2; ++i) expect_numbers(*client.get("numbers"), 20, 20'000);
   }
+}
+
+TEST_F(UcxSession, AServerIsClosedAtOnceThoughAClientHasAnIdleConnection) {
+  std::optional<Server> server;
+  server.emplace(server_options("ucx:"));
+  server->publish("numbers", Source::table(number_stream(20, 100)));
+  ClientOptions options = client_options();
+  options.way = Way::kMessage;
+  Client client(server->uri(), options);
+  expect_numbers(*client.get("numbers", {.wait = transport::WaitMode::kSpin}), 20, 100);
+  const auto start = std::chrono::steady_clock::now();
+  server.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500)) << "it waits for a second";
 }
 
 TEST_F(UcxSession, TablesAreRead) {

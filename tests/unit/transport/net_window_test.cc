@@ -48,6 +48,22 @@ TEST(NetAcknowledgements, AreDueAfterAQuarterOfTheWindow) {
   EXPECT_THROW(acknowledgements.set_window(0, "the peer"), ProtocolError);
 }
 
+TEST(NetAcknowledgements, AreOverdueWhereNothingArrives) {
+  Acknowledgements acknowledgements;
+  for (int i = 0; i < 2 * Acknowledgements::kEmptyTurns; ++i)
+    ASSERT_FALSE(acknowledgements.overdue()) << "none is owed";
+  acknowledgements.count(1);
+  for (int i = 1; i < Acknowledgements::kEmptyTurns; ++i) ASSERT_FALSE(acknowledgements.overdue()) << i;
+  acknowledgements.count(1);  // begins anew
+  for (int i = 1; i < Acknowledgements::kEmptyTurns; ++i) ASSERT_FALSE(acknowledgements.overdue()) << i;
+  EXPECT_TRUE(acknowledgements.overdue());
+  EXPECT_TRUE(acknowledgements.overdue()) << "until the peer is told";
+  acknowledgements.postpone();
+  EXPECT_FALSE(acknowledgements.overdue());
+  acknowledgements.acknowledged();
+  for (int i = 0; i < 2 * Acknowledgements::kEmptyTurns; ++i) ASSERT_FALSE(acknowledgements.overdue()) << i;
+}
+
 TEST(NetSendWindow, CountsWhatThePeerHasNotTaken) {
   SendWindow window;
   EXPECT_EQ(window.in_flight(5), 5u);

@@ -118,5 +118,88 @@ TEST(UcxWaiting, AClientThatWaitsSendsSomethingFromTimeToTime) {
   done = true;
 }
 
+/// A client's connection, and the bare end of a server that reads its acknowledgements.
+class UcxAcknowledgements : public ::testing::Test {
+ protected:
+  UcxAcknowledgements()
+      : client_(ends_.client.worker, std::move(ends_.client.endpoint), Introduction{}, {.keepalive_s = 0}, nullptr) {}
+
+  void send_and_take(int messages) {
+    for (int i = 0; i < messages; ++i) {
+      ASSERT_TRUE(ends_.server.endpoint->send_untagged(as_bytes("x"), {}));
+      while (!client_.receive()) {
+        ends_.server.worker->progress();
+        ASSERT_TRUE(wait_readable(client_, WaitMode::kSpin, 0, nullptr));
+      }
+    }
+  }
+  /// What has come; 0: nothing.
+  std::uint64_t acknowledged() {
+    ends_.server.worker->progress();
+    Control control{ControlKind::kTaken, 0};
+    while (const auto got = ends_.server.worker->take()) {
+      EXPECT_EQ(got->kind, MessageKind::kControl);
+      EXPECT_TRUE(decode(got->bytes, &control));
+      EXPECT_EQ(control.kind, ControlKind::kTaken);
+    }
+    return control.number;
+  }
+  /// Waits until something has come.
+  std::uint64_t wait_until_acknowledged() {
+    EXPECT_TRUE(run_until({ends_.server.worker.get()}, nullptr, [&] { return ends_.server.worker->ready(); }));
+    return acknowledged();
+  }
+
+  Ends ends_;
+  UcxConnection client_;
+};
+
+TEST_F(UcxAcknowledgements, WaitForAWhileAndAreNotLostWhereNothingMoreComes) {
+  send_and_take(1);
+  EXPECT_FALSE(client_.receive());
+  EXPECT_EQ(acknowledged(), 0u) << "the next message would have to wait for it";
+  EXPECT_TRUE(wait_readable(client_, WaitMode::kSpin, 0, nullptr)) << "a thread that spins has something to do";
+  EXPECT_EQ(acknowledged(), 0u);
+  EXPECT_FALSE(client_.receive());
+  EXPECT_EQ(wait_until_acknowledged(), 1u);
+  for (int i = 0; i < 2 * net::Acknowledgements::kEmptyTurns; ++i) ASSERT_FALSE(client_.readable()) << "told once only";
+}
+
+TEST_F(UcxAcknowledgements, GoBeforeAThreadSleeps) {
+  send_and_take(2);
+  while (!client_.prepare_sleep()) EXPECT_FALSE(client_.receive());
+  client_.wake();
+  EXPECT_EQ(wait_until_acknowledged(), 2u);
+}
+
+TEST_F(UcxAcknowledgements, GoWhenTheyAreAskedFor) {
+  send_and_take(3);
+  client_.acknowledge_all();
+  EXPECT_EQ(wait_until_acknowledged(), 3u);
+  client_.acknowledge_all();
+  EXPECT_EQ(acknowledged(), 0u) << "there is nothing to tell";
+}
+
+TEST_F(UcxAcknowledgements, GoAfterAQuarterOfTheWindow) {
+  ASSERT_TRUE(ends_.server.endpoint->send_control(encode(Control{ControlKind::kWindow, 8})));
+  send_and_take(1);
+  EXPECT_EQ(acknowledged(), 0u);
+  send_and_take(1);
+  EXPECT_EQ(wait_until_acknowledged(), 2u);
+}
+
+TEST_F(UcxAcknowledgements, GoWhenTheServerSaysGoodbye) {
+  send_and_take(1);
+  ASSERT_TRUE(ends_.server.endpoint->send_control(encode(Control{ControlKind::kGoodbye, 1})));
+  const auto until_the_end = [&] {
+    for (;;) {
+      EXPECT_FALSE(client_.receive());
+      ends_.server.worker->progress();
+    }
+  };
+  EXPECT_THROW(until_the_end(), ConnectionError);
+  EXPECT_EQ(wait_until_acknowledged(), 1u);
+}
+
 }  // namespace
 }  // namespace crossdock::transport::ucx_test
