@@ -73,7 +73,8 @@ class Parser {
 
  private:
   [[noreturn]] void fail(std::size_t at, const std::string& what) const {
-    throw UriError("bad URI " + shown(text_) + ", at character " + std::to_string(at + 1) + ": " + what);
+    const std::string place = at < text_.size() ? "character " + std::to_string(at + 1) : "its end";
+    throw UriError("bad URI " + shown(text_) + ", at " + place + ": " + what);
   }
 
   /// Returns a suggestion for a text without a scheme: a shm: name if the text can be one.
