@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from bench import _peers
 
 import crossdock as xd
 
@@ -44,6 +46,16 @@ def peer(program: Start) -> Start:
         return program(sys.executable, "-X", "faulthandler", PEER, *arguments)
 
     return start
+
+
+@pytest.fixture(params=["system", "newer"])
+def _each_ucx(_ucx: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that the test starts have the system's UCX, or the newer one."""
+    if request.param == "system":
+        return
+    if (newer := _peers.newer_ucx()) is None:
+        pytest.skip(f"no newer UCX; {_peers.HOW}")
+    monkeypatch.setenv("CROSSDOCK_UCX_LIBRARY", str(newer))
 
 
 def hear(peer: Any) -> Any:
@@ -310,14 +322,28 @@ def test_a_token_is_not_forgotten_at_a_server_that_asks_for_none(peer: Start, ta
     server.stop()
 
 
-def test_a_key_that_is_garbage_is_an_error(peer: Start, table_file: str) -> None:
+# Reads a table with what the URI has for a key. Says the library that it used, and the error.
+GET = """
+import sys
+import crossdock as xd
+from crossdock import _options
+with xd.connect(sys.argv[1], remote_reads="trusted", timeout=10) as client:
+    print(next(one["library"] for one in _options.networks() if one["transport"] == "ucx"))
+    try:
+        list(client.get("t", timeout=10))
+    except xd.Error as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.mark.usefixtures("_each_ucx")
+def test_a_key_that_is_garbage_is_an_error(peer: Start, script: Start, table_file: str) -> None:
     server = peer("server", "remote", table_file)
     uri = hear(server).partition("&remote_handle")[0]
-    with (
-        xd.connect(uri + "&remote_handle=" + "A" * 5463, remote_reads="trusted") as client,
-        pytest.raises(xd.ProtocolError, match="key"),
-    ):
-        list(client.get("t"))
+    library, error = script(GET, uri + "&remote_handle=" + "A" * 5463).finish().splitlines()
+    assert Path(library).resolve() == Path(os.environ.get("CROSSDOCK_UCX_LIBRARY", library)).resolve()
+    assert error.startswith("ProtocolError: ")
+    assert "sent a key of 4097 bytes for its memory" in error
     server.stop()
 
 
@@ -350,6 +376,7 @@ except xd.ProtocolError as error:  # so the key of the URI is what bodies are re
 """
 
 
+@pytest.mark.usefixtures("_each_ucx")
 def test_a_forged_key_is_an_error_or_not_looked_at(script: Start) -> None:
     """UCX looks at what its networks need of a key: over tcp nothing, but it reads all of the key."""
     server = script("""

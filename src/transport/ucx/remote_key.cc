@@ -1,6 +1,7 @@
 #include "remote_key.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "crossdock/core/error.h"
@@ -12,12 +13,22 @@ namespace {
 /// many bytes, for each of 64 memory domains, beside a header. Zeros up to there keep such reads inside the buffer.
 constexpr std::size_t kReadByUcx = RemoteKey::kMaxBytes + std::size_t{64} * 256;
 
+/// Where a packed key says what kind of memory it is for: behind the set of its memory domains. The layout is that of
+/// 1.13 to 1.22. 1.22 takes the kind as an index of its tables without a check.
+constexpr std::size_t kKindOfMemory = sizeof(std::uint64_t);
+
 }  // namespace
 
 RemoteKey::RemoteKey(const Endpoint& endpoint, ByteSpan packed) : worker_(endpoint.worker_) {
   if (packed.empty() || packed.size() > kMaxBytes) {
     throw ProtocolError(worker_->where() + " sent a key of " + std::to_string(packed.size()) +
                         " bytes for its memory; it must have 1 to " + std::to_string(kMaxBytes));
+  }
+  if (packed.size() > kKindOfMemory) {
+    if (const auto kind = std::to_integer<unsigned>(packed[kKindOfMemory]); kind >= UCS_MEMORY_TYPE_LAST) {
+      throw ProtocolError(worker_->where() + " sent a key for a kind of memory that doesn't exist, " +
+                          std::to_string(kind));
+    }
   }
   std::vector<std::byte> padded(kReadByUcx);
   std::ranges::copy(packed, padded.begin());

@@ -106,6 +106,18 @@ TEST(UcxReads, NothingIsReadWithoutTheOption) {
   EXPECT_THROW(ends.client.endpoint->read({}, nullptr), std::logic_error);
 }
 
+TEST(UcxReads, KeysForAKindOfMemoryThatDoesNotExistAreRefused) {
+  TrustingEnds ends;
+  const std::vector<std::byte> memory = pattern(4096);
+  const RegisteredMemory registered(ends.registrations(), memory.data(), memory.size());
+  for (const int kind : {UCS_MEMORY_TYPE_LAST + 0, 0x67, 0x80, 0xFF}) {
+    std::vector<std::byte> forged = registered.packed_key();
+    ASSERT_EQ(forged.at(8), std::byte{UCS_MEMORY_TYPE_HOST}) << "keys have another layout now";
+    forged[8] = static_cast<std::byte>(kind);
+    EXPECT_THROW(RemoteKey(*ends.client.endpoint, forged), ProtocolError) << kind;
+  }
+}
+
 TEST(UcxReads, KeysOfAnImpossibleLengthAreRefused) {
   TrustingEnds ends;
   EXPECT_THROW(RemoteKey(*ends.client.endpoint, {}), ProtocolError);
