@@ -16,6 +16,7 @@ def all_kinds() -> list[Kind]:
         kill,
         kill_python,
         mixed,
+        stops,
         worlds,
     )
 
@@ -27,6 +28,7 @@ def all_kinds() -> list[Kind]:
         files,
         arrays,
         arrow_capsules,
+        stops,
         mixed,
         worlds,
         fuzzers,

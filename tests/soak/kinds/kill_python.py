@@ -7,14 +7,12 @@ import math
 import mmap
 import os
 import signal
-import sys
 import time
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 from tests.soak import peer, promises
+from tests.soak.forked import expect_end, fork
 from tests.soak.kinds.kill import networks
 from tests.soak.unit import Kind, Unit, wait_until
 from tests.soak.witness import ROWS, Witness
@@ -23,22 +21,6 @@ import crossdock as xd
 
 AT_ONCE = 3
 MOST_SECONDS = 0.1
-
-
-def _fork(body: Callable[[], None]) -> int:
-    """A child that runs `body`; what that raises ends it with code 1, its traceback in the log."""
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        body()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def _delay(unit: Unit) -> float:
@@ -81,7 +63,7 @@ def kill_clients(unit: Unit) -> None:
             for slot in range(AT_ONCE):
                 read[slot] = 0
             children = [
-                _fork(lambda slot=slot: _read_for_ever(uri, read, slot))  # type: ignore[misc]
+                fork(lambda slot=slot: _read_for_ever(uri, read, slot))  # type: ignore[misc]
                 for slot in range(AT_ONCE)
             ]
             for slot, child in enumerate(children):
@@ -128,15 +110,15 @@ def kill_servers(unit: Unit) -> None:
     done, write = os.pipe()
     os.set_blocking(done, False)
     os.set_blocking(write, False)
-    readers = [_fork(lambda: _read_until_told(path, leave, write)) for _ in range(2)]
+    readers = [fork(lambda: _read_until_told(path, leave, write)) for _ in range(2)]
     for _ in unit.rounds():
-        server = _fork(lambda: _serve_until_stopped(path, stop))
+        server = fork(lambda: _serve_until_stopped(path, stop))
         time.sleep(_delay(unit))
         _kill(unit, server, "a server")
     with contextlib.suppress(BlockingIOError):
         while whole := os.read(done, 65536):
             unit.count("whole tables", len(whole))
-    last = _fork(lambda: _serve_until_stopped(path, stop))
+    last = fork(lambda: _serve_until_stopped(path, stop))
 
     def read() -> bool:
         try:
@@ -149,29 +131,13 @@ def kill_servers(unit: Unit) -> None:
         unit.finding("clients get no table from the server that came after those that were killed")
     leave.touch()
     for reader in readers:
-        _expect_end(unit, reader, "a client")
+        expect_end(unit, reader, "a client")
     stop.touch()
-    _expect_end(unit, last, "the last server")
+    expect_end(unit, last, "the last server")
     for fd in (done, write):
         os.close(fd)
     for left in unit.folder.glob("s.sock*"):
         unit.finding(f"left behind by servers: {left.name}")
-
-
-def _expect_end(unit: Unit, pid: int, who: str) -> None:
-    status = 0
-
-    def ended() -> bool:
-        nonlocal status
-        reaped, status = os.waitpid(pid, os.WNOHANG)
-        return reaped == pid
-
-    if not wait_until(ended, 60):
-        unit.finding(f"{who} hangs")
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    elif status:
-        unit.finding(f"{who} ended with status {os.waitstatus_to_exitcode(status)}")
 
 
 KINDS = [
