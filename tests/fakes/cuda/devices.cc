@@ -92,8 +92,7 @@ CUDA_FAKE CUresult cuInit(unsigned flags) {
     const auto devices = static_cast<int>(from_environment("CROSSDOCK_CUDA_FAKE_DEVICES", 2));
     if (devices == 0) throw Failure{kNoDevice};
     state().device_memory = from_environment("CROSSDOCK_CUDA_FAKE_MEMORY", std::uint64_t{8} << 30);
-    state().driver =
-        start_backend(devices, from_environment("CROSSDOCK_CUDA_FAKE_DELAY_US", 0), state().device_memory);
+    state().driver = start_backend(devices, from_environment("CROSSDOCK_CUDA_FAKE_DELAY_US", 0), state().device_memory);
     const auto backends = state().driver->devices();
     for (int i = 0; i < devices; ++i) {
       DoubleDevice device;

@@ -124,6 +124,8 @@ bool attribute_of(CUdeviceptr pointer, int attribute, void* value) {
     case kPointerIsManaged: put(block != nullptr && block->source == Source::kManaged ? 1u : 0u); break;
     case kPointerDeviceOrdinal: put(block != nullptr ? block->context->ordinal : -2); break;
     case kPointerRangeStart: put(block != nullptr ? found->first : CUdeviceptr{0}); break;
+    case kPointerIpcCapable: put(block != nullptr && block->source == Source::kAlloc ? 1 : 0); break;
+    case kPointerHandleTypes: put(std::uint64_t{0}); break;  // of memory that is mapped apart from its allocation
     case kPointerRangeSize: put(block != nullptr ? std::size_t{block->size} : std::size_t{0}); break;
     default: throw Failure{kInvalidValue};
   }
@@ -243,8 +245,16 @@ CUDA_FAKE CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr
 
 CUDA_FAKE CUresult cuPointerGetAttributes(unsigned n, int* attributes, void** values, CUdeviceptr pointer) {
   return call("cuPointerGetAttributes", [&] {
-    need_context();
+    need_start();  // addresses are the process's, not a context's: UCX asks on threads without one
     for (unsigned i = 0; i < n; ++i) attribute_of(pointer, attributes[i], values[i]);
+  });
+}
+
+// Synchronous copies are always complete here when they return.
+CUDA_FAKE CUresult cuPointerSetAttribute(const void*, int attribute, CUdeviceptr pointer) {
+  return call("cuPointerSetAttribute", [&] {
+    need_context();
+    if (attribute != kPointerSyncMemops || block_of(pointer, 0) == nullptr) throw Failure{kInvalidValue};
   });
 }
 

@@ -40,6 +40,20 @@ CUresult end_of(const char* function, CUstream handle, DoubleContext*& context, 
   });
 }
 
+/// Has the stream's thread call a function of the host, in the stream's order.
+template <typename Function>
+void run_in_order(DoubleStream& stream, Function function) {
+  if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
+  order_default_streams(stream);
+  // Memory whose deleter is the function.
+  static char nothing = 0;
+  const std::shared_ptr<void> owner(&nothing, [function](void*) { function(); });
+  const crossdock::device::BufferRef memory{
+      .data = &nothing, .size = 0, .device = {}, .kind = crossdock::device::MemoryKind::kHost, .read_only = true};
+  crossdock::device::Buffer buffer = stream.context->backend->adopt(memory, owner);
+  stream.context->backend->free(std::move(buffer), stream.queue);
+}
+
 }  // namespace
 
 CUDA_FAKE CUresult cuStreamCreate(CUstream* handle, unsigned flags) {
@@ -103,17 +117,14 @@ CUDA_FAKE CUresult cuCtxSynchronize() {
 }
 
 CUDA_FAKE CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), void* argument) {
-  return call("cuLaunchHostFunc", [&] {
-    DoubleStream& stream = stream_of(handle);
-    if (stream.context->broken != kSuccess) throw Failure{stream.context->broken};
-    order_default_streams(stream);
-    // Memory whose deleter is the function: freed by the stream's thread, in the stream's order.
-    static char nothing = 0;
-    const std::shared_ptr<void> owner(&nothing, [function, argument](void*) { function(argument); });
-    const crossdock::device::BufferRef memory{
-        .data = &nothing, .size = 0, .device = {}, .kind = crossdock::device::MemoryKind::kHost, .read_only = true};
-    crossdock::device::Buffer buffer = stream.context->backend->adopt(memory, owner);
-    stream.context->backend->free(std::move(buffer), stream.queue);
+  return call("cuLaunchHostFunc", [&] { run_in_order(stream_of(handle), [=] { function(argument); }); });
+}
+
+CUDA_FAKE CUresult cuStreamAddCallback(CUstream handle, void (*function)(CUstream, CUresult, void*), void* argument,
+                                       unsigned flags) {
+  return call("cuStreamAddCallback", [&] {
+    if (flags != 0) throw Failure{kInvalidValue};
+    run_in_order(stream_of(handle), [=] { function(handle, kSuccess, argument); });
   });
 }
 
