@@ -41,14 +41,29 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
                        .one_sided = peer.one_sided,
                        .wants_parts = peer.wants_parts,
                        .prefers_reads = peer.prefers_reads};
-  if (table != nullptr && !host_copy) question.of_regions = ways_of(*table, asking);
+  if (table != nullptr && !host_copy) {
+    question.on_device = table->on_device();
+    question.of_regions = ways_of(*table, asking);
+  }
   if (not_read) question.of_regions = question.of_regions & transport::Way::kMessage;
   return choose_way(question);
 }
 
 bool needs_host_copy(const PublishedTable& table, const transport::Connection& asking) {
+  const transport::Agreement& peer = asking.agreement();
   // Metadata alone has no bodies.
-  return asking.agreement().role != ChannelRole::kMetadata && table.on_device() && ways_of(table, asking).empty();
+  if (peer.role == ChannelRole::kMetadata || !table.on_device()) return false;
+  const transport::Ways ways = ways_of(table, asking);
+  if (ways.empty()) return true;
+  if (ways.has(transport::Way::kMap)) return false;
+  // Some columns alone can be read from the copy; a message from the device has all of them.
+  if (peer.wants_parts && peer.ways.has(transport::Way::kRead)) return true;
+  return std::ranges::any_of(table.messages, [&](const PublishedMessage& message) {
+    constexpr auto kMost = transport::Connection::kMaxDeviceParts;
+    const auto has_bytes = [](const dissociated::RemoteBuffer& buffer) { return buffer.length != 0; };
+    return message.n_buffers > kMost &&
+           static_cast<std::size_t>(std::ranges::count_if(table.buffers_of(message), has_bytes)) > kMost;
+  });
 }
 
 /// Whether this consumer gets the sealed copy of a file.

@@ -27,6 +27,7 @@ struct BatchBody {
   bool header_is_read = false;  ///< `header` is what the message says, also for the next message if it repeats.
   std::vector<array::BufferView> views;
   std::shared_ptr<const void> owner;         ///< Of the memory of `views`.
+  bool received = false;                     ///< The memory is ours: nobody else writes to it.
   std::shared_ptr<device::Context> context;  ///< Of the device that the memory is on; null: the host.
 };
 

@@ -11,6 +11,7 @@
 #include "crossdock/exchange/batch.h"
 #include "dissociated/receiver.h"
 #include "ipc/select.h"
+#include "session/device_bodies.h"
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 #include "session/source_batch.h"
@@ -83,7 +84,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       decompressor(options.limits),
       realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
-  bodies_from().transport().receive_into(options.arena ? std::make_shared<ArenaMemory>(options.arena) : nullptr);
+  bodies_from().transport().receive_into(memory_for_bodies());
   connection->set_observer(options.on_message);
   connection->request(as_bytes(ticket));
   if (data_connection) {
@@ -103,6 +104,18 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
          array::Validation::kFull;
   look_inside = !needs_no_look_inside(*schema);
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
+}
+
+// Returns the memory for bodies that arrive by value; null: the connection's own.
+std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_bodies() {
+  if (options.arena) return std::make_shared<ArenaMemory>(options.arena);
+  const transport::Connection& from = bodies_from().transport();
+  // Bodies that are read go through the host, and dictionaries must be where their batches are. Observers of the wire
+  // read what passes.
+  const bool may_read = !options.all_columns || from.agreement().prefers_reads;
+  if (!options.device || device::host_reaches(options.device->type) || may_read || options.on_message) return nullptr;
+  if (!from.reaches(*options.device)) return nullptr;
+  return std::make_shared<DeviceBodies>(pool->options().runtime->drivers()->context(*options.device));
 }
 
 // The connection over which the next message that is due arrives. With two connections, the other one's messages are
@@ -198,6 +211,7 @@ inline void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
   current.kind = item.message_kind;
   current.sequence = item.sequence;
   current.selected = false;
+  current.received = false;
   current.context = nullptr;
   if (item.repeats && current.header_is_read) return;
   current.header_is_read = false;
@@ -275,14 +289,27 @@ inline void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordB
   }});
   if (body->context || !batch.dictionaries.empty()) [[unlikely]]
     put_in_place(*body, &batch);
-  if (full) {
+  if (full && batch.device == device::Device{}) [[likely]] {
     array::check_full(batch, array::Dictionaries::kTrust);  // they were checked when they arrived
+  } else if (full) {
+    check_full_on_host(batch);
   } else if (look_inside || body->kind == ipc::MessageKind::kDictionaryBatch) {
     array::check_structure(batch);
   }
 }
 
-// Says where a batch is. Nothing is pending on memory of a device: the server has waited.
+// Validates a batch in memory of a device, by a copy of it on the host. Columns of fixed width hold nothing that could
+// lead their readers astray, and are copied only if the caller has asked for the check.
+void Reader::Impl::check_full_on_host(const array::RecordBatch& batch) {
+  if (!look_inside && !options.validation) return;
+  array::RecordBatch here =
+      exchange::transfer(without_dictionaries(batch), {}, {}, nullptr, *pool->options().runtime->drivers());
+  bytes_copied += static_cast<std::uint64_t>(here.nbytes());
+  here.dictionaries = batch.dictionaries;  // these were checked when they arrived
+  array::check_full(here, array::Dictionaries::kTrust);
+}
+
+// Says where a batch is. Nothing is pending on memory of a device: the server has waited, or it was received.
 void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) const {
   if (body.context) batch->device = body.context->device();
   for (auto& dictionary : batch->dictionaries) {
@@ -305,7 +332,7 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
   }
   if (batch->device == device::Device{}) [[likely]]
     return;
-  if (full) {
+  if (full && body.context && !body.received) {
     throw UnsupportedError(
         "the stream \"" + name + "\" is in memory of " + device::to_string(batch->device) +
         ", which can't be validated in full, as " +
@@ -357,6 +384,11 @@ inline bool Reader::Impl::locate(const dissociated::Receiver::Item& item, std::s
   const ipc::BatchHeader& header = current.header;
   if (item.body_type != dissociated::BodyType::kRemote) {
     if (header.codec != ipc::Codec::kNone) {
+      if (DeviceBodies::context_of(item.body_owner)) {
+        throw UnsupportedError("the stream \"" + name +
+                               "\" sends compressed bodies, which can't be received in memory of " +
+                               device::to_string(*options.device) + ": get it on the host");
+      }
       current.owner = decompressor.decompress(*current.schema, item.body, item.body_owner, name.c_str(),
                                               &current.header, &current.views);
     } else {
@@ -489,6 +521,8 @@ void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
                         " bytes, but its metadata says " + std::to_string(current.header.body_length));
   }
   current.owner = item.body_owner;
+  current.context = DeviceBodies::context_of(current.owner);
+  current.received = current.context != nullptr;
   const std::byte* base = item.body.data();
   if (!current.owner) {
     constexpr std::align_val_t kAlignment{64};

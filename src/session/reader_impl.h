@@ -92,6 +92,8 @@ struct Reader::Impl {
   void store(BatchBody* body, std::optional<array::RecordBatch>* out);
   void put_in_place(const BatchBody& body, array::RecordBatch* batch) const;
   void bring_to_device(array::RecordBatch* batch);
+  std::shared_ptr<transport::BodyMemory> memory_for_bodies();
+  void check_full_on_host(const array::RecordBatch& batch);
   void show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
             std::span<const dissociated::RemoteBuffer> addresses);
   bool locate(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease>* unread);

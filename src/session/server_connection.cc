@@ -300,7 +300,7 @@ std::uint64_t ServerConnection::cost_of_current() const noexcept {
 void ServerConnection::check_size() const {
   if (!current_.by_value) return;
   std::uint64_t size = 0;
-  for (const ByteSpan part : current_.parts) size += part.size();
+  for (const ByteSpan part : current_.parts) size += align_up(part.size(), 64);  // with its padding
   if (size <= connection_->max_body()) return;
   throw LeaseLimitError("a batch of " + shown(stats_.name) + " has " + std::to_string(size) +
                         " bytes and must be sent by value, but the consumer accepts only " +
@@ -361,9 +361,7 @@ bool ServerConnection::send_current() {
   }
   if (current_.has_body && role_ != ChannelRole::kMetadata) {
     if (current_.by_value) {
-      if (!connection_->send_body(sender_->body_tag(dissociated::BodyType::kPacked), current_.parts, current_.keep)) {
-        return false;
-      }
+      if (!send_by_value()) return false;
       stats_.bytes_by_value += current_.bytes;
     } else if (!send_remote()) {
       return false;
@@ -376,6 +374,13 @@ bool ServerConnection::send_current() {
   has_current_ = false;
   current_ = {};
   return true;
+}
+
+bool ServerConnection::send_by_value() {
+  const std::uint64_t tag = sender_->body_tag(dissociated::BodyType::kPacked);
+  return current_.device == device::Device{}
+             ? connection_->send_body(tag, current_.parts, current_.keep)
+             : connection_->send_device_body(tag, current_.parts, current_.device, current_.keep);
 }
 
 bool ServerConnection::send_metadata() {

@@ -72,6 +72,7 @@ class ServerConnection {
   void count_pushed(TurnBudget& budget) noexcept;
   bool send_current();
   bool send_metadata();
+  bool send_by_value();
   bool send_remote();
   bool write_addresses();
   std::optional<std::uint64_t> announced(std::uint32_t index);

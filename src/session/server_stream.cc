@@ -22,6 +22,18 @@ ByteSpan with_padding(ByteSpan buffer, const device::Region& region) {
   return there ? ByteSpan{buffer.data(), buffer.size() + missing} : buffer;
 }
 
+// Like pack(), without the padding: it would be in memory of the host.
+void pack_on_device(ByteSpan buffer, std::vector<ByteSpan>* parts) {
+  if (!parts->empty()) {
+    ByteSpan& last = parts->back();
+    if (last.size() % kZeros.size() == 0 && last.data() + last.size() == buffer.data()) {
+      last = {last.data(), last.size() + buffer.size()};
+      return;
+    }
+  }
+  parts->push_back(buffer);
+}
+
 // Counts one more reader of the table until the last owner of the result is dropped.
 std::shared_ptr<const void> count_reader(const std::shared_ptr<const PublishedTable>& table) {
   ++table->readers;
@@ -113,20 +125,36 @@ ServerStream::State TableStream::peek(Outgoing* out) {
     pack_body(message);
     out->by_value = true;
     out->parts = parts_;
+    out->device = device_;
     out->keep = reading_;
   }
   return State::kReady;
 }
 
+// Throws if the device is lost. A transport may end the process if it can't read the memory, as UCX does.
+void TableStream::check_device(device::Context& context) {
+  if (!queue_ || queue_->device() != context.device()) queue_ = context.make_queue();
+  context.query(context.record(*queue_));
+}
+
 void TableStream::pack_body(const PublishedMessage& message) {
   parts_.clear();
+  device_ = {};
   for (const dissociated::RemoteBuffer& buffer : table_->buffers_of(message)) {
     if (buffer.length == 0) continue;
     const device::Region& region = *(*readable_)[device::address_region(buffer.address)];
     const ByteSpan bytes{region.data() + device::address_offset(buffer.address), buffer.length};
     if (!region.contains(bytes.data(), bytes.size()))
       throw std::logic_error("a published buffer is outside its region");
-    pack(with_padding(bytes, region), &parts_);
+    if (region.kind() == device::RegionKind::kDevice) {
+      if (parts_.empty()) {  // all buffers of a message are on one device
+        device_ = region.context()->device();
+        check_device(*region.context());
+      }
+      pack_on_device(bytes, &parts_);
+    } else {
+      pack(with_padding(bytes, region), &parts_);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct Outgoing {
   /// and `slot` have no meaning.
   bool by_value = false;
   std::span<const ByteSpan> parts{};
+  device::Device device{};  ///< Where `parts` are. On a device they have no padding between them.
   std::shared_ptr<const void> keep{};
 };
 
@@ -93,6 +95,7 @@ class TableStream final : public ServerStream {
   template <typename Act>
   void for_each_region(std::size_t message, Act act) const;
   void pack_body(const PublishedMessage& message);
+  void check_device(device::Context& context);
 
   std::shared_ptr<const PublishedTable> table_;
   std::shared_ptr<const void> reading_;  // shared by bodies that are being sent from the table's memory
@@ -100,6 +103,8 @@ class TableStream final : public ServerStream {
   const std::vector<std::shared_ptr<const device::Region>>* readable_;  // for sending by value, else null
   std::size_t next_ = 0;
   std::vector<ByteSpan> parts_;
+  device::Device device_;               // that these are on
+  std::optional<device::Queue> queue_;  // of check_device(); nothing else is on it
   // A client that has read the stream keeps only the regions of which it holds batches. So each region is dropped when
   // the stream is over and no batch of it is held. Empty for tables of one region, which goes with the stream.
   std::vector<std::uint32_t> leases_;         // buffers that the consumer holds, by message

@@ -22,6 +22,9 @@ WayAnswer choose_way(const WayQuestion& question) {
   }
   if (possible.has(Way::kMessage)) {
     if (question.host_copy) return {Way::kMessage, "a copy on the host is sent: the two ends share no memory"};
+    if (question.on_device) {
+      return {Way::kMessage, "the transport sends straight from the memory of the source's device"};
+    }
     if (question.agreed == Way::kMessage) return {Way::kMessage, "the two ends agreed on messages alone"};
     if (question.live) return {Way::kMessage, "the memory of a live stream isn't registered for reads"};
     if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/bytes.h"
+#include "crossdock/device/device.h"
+
 namespace crossdock::transport {
 
 /// Memory in which a connection receives bodies that arrive by value. A caller gives it to a connection so that bodies
@@ -11,9 +14,17 @@ namespace crossdock::transport {
 class BodyMemory {
  public:
   virtual ~BodyMemory() = default;
-  /// Returns `size` writable bytes, 64-aligned and readable by the host. The returned owner frees them when the last
-  /// batch is dropped, on any thread, possibly after this object was destroyed. The caller has bounded `size`, but the
-  /// value may come from a hostile peer: reserve address space, and no pages for bytes that haven't arrived yet. Throws
+  /// The device that the memory is on. Only a connection that reaches() it may be given memory of a device.
+  virtual device::Device device() const noexcept { return {}; }
+  /// Whether the body of a tagged message belongs there. Others go to a pool of the connection's.
+  virtual bool takes(std::uint64_t /*tag*/) const noexcept { return true; }
+  /// Copies bytes of the host to allocated memory. They are there when it returns. Throws the errors of the device's
+  /// driver.
+  virtual void write(std::byte* to, ByteSpan from);
+  /// Returns `size` writable bytes, 64-aligned, and readable by the host unless they are on a device. The returned
+  /// owner frees them when the last batch is dropped, on any thread, possibly after this object was destroyed. The
+  /// caller has bounded `size`, but the value may come from a hostile peer: reserve address space, and no pages for
+  /// bytes that haven't arrived yet (memory of a device has no such thing: there the caller's bound is all). Throws
   /// ResourceError.
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t size) = 0;
 };

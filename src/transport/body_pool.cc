@@ -112,6 +112,8 @@ class BodyPool final : public BodyMemory {
 
 }  // namespace
 
+void BodyMemory::write(std::byte* to, ByteSpan from) { std::ranges::copy(from, to); }
+
 std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle) { return std::make_shared<BodyPool>(max_idle); }
 
 }  // namespace crossdock::transport

@@ -12,6 +12,12 @@ std::optional<std::uint64_t> Connection::announce(std::uint16_t, const std::shar
                          " shares no memory; send bodies by value");
 }
 
+bool Connection::send_device_body(std::uint64_t, std::span<const ByteSpan>, const device::Device& device,
+                                  std::shared_ptr<const void>) {
+  throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer + " doesn't reach memory of " +
+                         device::to_string(device));
+}
+
 bool Connection::retire(std::uint16_t) {
   throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
                          " shares no memory, so there is no region to retire");

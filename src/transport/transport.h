@@ -146,6 +146,16 @@ class Connection {
   /// over max_body().
   virtual bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) = 0;
   virtual std::uint64_t max_body() const noexcept = 0;
+  /// Whether bodies can be sent from memory of this device, and received into it, without a copy of ours. By default
+  /// the host alone.
+  virtual bool reaches(const device::Device& device) const noexcept { return device == device::Device{}; }
+  /// Sends a tagged message as send_body() does, from memory of a device that reaches() is true for: `parts` one after
+  /// the other, each followed by zeros up to a multiple of 64 bytes. The host reads none of them. Nothing may be
+  /// pending on the memory. If it can't be read later, the connection ends. Throws std::logic_error for another device
+  /// or for more than kMaxDeviceParts.
+  virtual bool send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, const device::Device& device,
+                                std::shared_ptr<const void> keep);
+  static constexpr std::size_t kMaxDeviceParts = 2048;
   /// Returns the number of messages that were sent and that the peer hasn't received yet, for the limit of a window.
   /// Over a network, it is as of the last receive(): messages that the peer received since may still count.
   virtual std::size_t in_flight() = 0;
@@ -186,7 +196,8 @@ class Connection {
   /// expects nothing more for a while.
   virtual void acknowledge_all() {}
   /// Sets the memory for bodies that the peer sends by send_body(), from the next body on; null: a pool that belongs to
-  /// the connection.
+  /// the connection. An owner of a message that BodyMemory::allocate() returned is that owner: bytes of a device can be
+  /// told by it.
   virtual void receive_into(std::shared_ptr<BodyMemory> memory) = 0;
   /// Returns the announced region that this address is in. Waits up to `timeout_ms` for an announcement that arrives
   /// after the message. Throws ProtocolError if none arrived, and InterruptedError, after which it may be called again.

@@ -80,15 +80,15 @@ struct Api {
   // NOLINTEND(bugprone-macro-parentheses)
 };
 
-/// Returns the parameters of an operation on contiguous memory of the host, whose call-back, which the caller sets,
-/// gets `user_data`.
-inline ucp_request_param_t host_memory_params(void* user_data) {
+/// Returns the parameters of an operation on contiguous memory, whose call-back, which the caller sets, gets
+/// `user_data`.
+inline ucp_request_param_t memory_params(void* user_data, ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST) {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE |
                         UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   params.user_data = user_data;
   params.datatype = ucp_dt_make_contig(1);
-  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  params.memory_type = memory_type;
   return params;
 }
 

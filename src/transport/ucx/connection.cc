@@ -157,14 +157,35 @@ bool UcxConnection::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail)
 
 bool UcxConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
   fork_.check(kWhat);
-  std::uint64_t size = 0;
-  for (const ByteSpan part : parts) size += part.size();
-  if (size > body_limit_) {
-    throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
-                               std::to_string(body_limit_) + " bytes of " + where_ +
-                               "; raise UcxOptions::max_body there");
-  }
+  const std::uint64_t size = size_of(parts);
+  check_body_size(size);
   return send_counted(size, [&] { return endpoint_->send_body(tag, parts, keep, in_pieces_); });
+}
+
+void UcxConnection::check_body_size(std::uint64_t size) const {
+  if (size <= body_limit_) return;
+  throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
+                             std::to_string(body_limit_) + " bytes of " + where_ +
+                             "; raise UcxOptions::max_body there");
+}
+
+bool UcxConnection::reaches(const device::Device& device) const noexcept {
+  if (device == device::Device{}) return true;
+  // Between its parts is padding, which is in memory of the host: only pieces keep the two apart.
+  return in_pieces_ && worker_->context().memory_type(device.type).has_value();
+}
+
+bool UcxConnection::send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, const device::Device& device,
+                                     std::shared_ptr<const void> keep) {
+  fork_.check(kWhat);
+  if (!reaches(device) || parts.size() > kMaxDeviceParts) {
+    return Connection::send_device_body(tag, parts, device, std::move(keep));
+  }
+  std::uint64_t size = 0;
+  for (const ByteSpan part : parts) size += align_up(part.size(), 64);
+  check_body_size(size);
+  const ucs_memory_type_t type = *worker_->context().memory_type(device.type);
+  return send_counted(size, [&] { return endpoint_->send_device_body(tag, parts, type, keep); });
 }
 
 void UcxConnection::throw_gone() {
@@ -208,6 +229,9 @@ bool UcxConnection::below_window(std::size_t window) {
 
 Ways UcxConnection::ways_of(const device::Region& region) const {
   if (region.kind() == device::RegionKind::kFile) return {};
+  if (region.kind() == device::RegionKind::kDevice) {
+    return reaches(region.context()->device()) ? agreement_.ways & Way::kMessage : Ways{};
+  }
   const Ways ways = Connection::ways_of(region);
   return agreement_.as_specified && specified_.region.lock().get() != &region ? ways & Way::kMessage : ways;
 }

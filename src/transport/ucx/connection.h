@@ -53,9 +53,13 @@ class UcxConnection final : public Connection {
   std::uint64_t max_message() const noexcept override { return send_limit_; }
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) override;
   std::uint64_t max_body() const noexcept override { return body_limit_; }
+  bool reaches(const device::Device& device) const noexcept override;
+  bool send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, const device::Device& device,
+                        std::shared_ptr<const void> keep) override;
   std::size_t in_flight() override;
   bool below_window(std::size_t window) override;
-  /// UCX reads a body's memory in this process: not that of a file, which may shrink meanwhile (SIGBUS).
+  /// UCX reads a body's memory in this process: not that of a file, which may shrink meanwhile (SIGBUS). Memory of a
+  /// device that it reaches goes as messages.
   Ways ways_of(const device::Region& region) const override;
   std::optional<std::uint64_t> announce(std::uint16_t number,
                                         const std::shared_ptr<const device::Region>& region) override;
@@ -87,6 +91,7 @@ class UcxConnection final : public Connection {
   bool send_counted(std::uint64_t size, Send send);
   template <typename Send>
   bool send_message(ByteSpan head, ByteSpan tail, Send send);
+  void check_body_size(std::uint64_t size) const;
   [[noreturn]] void throw_gone();
 
   std::optional<Incoming> take();

@@ -66,9 +66,10 @@ UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptio
   library_->check(api().init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config.get(), &context_),
                   "opening UCX for the devices " + (net_devices.empty() ? "of this machine" : net_devices));
   ucp_context_attr_t attributes{};
-  attributes.field_mask = UCP_ATTR_FIELD_THREAD_MODE;
+  attributes.field_mask = UCP_ATTR_FIELD_THREAD_MODE | UCP_ATTR_FIELD_MEMORY_TYPES;
   const ucs_status_t status = api().context_query(context_, &attributes);
   if (status == UCS_OK && attributes.thread_mode == UCS_THREAD_MODE_MULTI) {
+    memory_types_ = attributes.memory_types;
     if (options.remote_reads) registrations_ = std::make_shared<Registrations>(library_, context_);
     return;
   }
@@ -76,6 +77,18 @@ UcxContext::UcxContext(std::shared_ptr<const UcxLibrary> library, const UcxOptio
   library_->check(status, "asking UCX for its support of threads");
   throw UnsupportedError("ucx: " + library_->path() +
                          " was built for one thread only; use a UCX built with --enable-mt");
+}
+
+std::optional<ucs_memory_type_t> UcxContext::memory_type(device::DeviceType device) const noexcept {
+  auto type = UCS_MEMORY_TYPE_HOST;
+  switch (device) {
+    case device::DeviceType::kCpu: break;
+    case device::DeviceType::kCuda: type = UCS_MEMORY_TYPE_CUDA; break;
+    case device::DeviceType::kRocm: type = UCS_MEMORY_TYPE_ROCM; break;
+    default: return std::nullopt;
+  }
+  if (type != UCS_MEMORY_TYPE_HOST && ((memory_types_ >> type & 1) == 0 || !library_->ours())) return std::nullopt;
+  return type;
 }
 
 UcxContext::~UcxContext() {

@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "crossdock/device/device.h"
 #include "crossdock/transport/options.h"
 #include "library.h"
 #include "packed_parts.h"
@@ -32,6 +34,9 @@ class UcxContext {
   ucp_context_h get() const noexcept { return context_; }
   const UcxLibrary& library() const noexcept { return *library_; }
   const Api& api() const noexcept { return library_->api(); }
+  /// Returns UCX's name for memory of a device, if this UCX and its transports can send and receive it; else nothing. A
+  /// library that another package has loaded may take memory of devices for the host's: then nothing, but for the host.
+  std::optional<ucs_memory_type_t> memory_type(device::DeviceType device) const noexcept;
   /// Whether every peer may read and write this process's memory.
   bool remote_reads() const noexcept { return registrations_ != nullptr; }
   /// The memory that peers read; null unless remote_reads().
@@ -43,6 +48,7 @@ class UcxContext {
   const std::shared_ptr<const UcxLibrary> library_;
   const std::shared_ptr<PackedMemory> packed_memory_ = std::make_shared<PackedMemory>();
   ucp_context_h context_ = nullptr;
+  std::uint64_t memory_types_ = 0;  // a bit for each ucs_memory_type_t
   std::shared_ptr<Registrations> registrations_;
 };
 

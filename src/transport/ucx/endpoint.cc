@@ -1,6 +1,7 @@
 #include "endpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <stdexcept>
 #include <utility>
@@ -15,10 +16,12 @@ namespace {
 constexpr std::size_t kMaxOperations = 4096;  // under way at once
 // A body begins where there is room for one operation, and then all of its pieces do.
 static_assert(kMaxOperations + kMaxPieces <= kMaxUnfetched);
+static_assert(Connection::kMaxDeviceParts < kMaxPieces);
+constexpr std::array<std::byte, 64> kZeros{};
 constexpr std::size_t kMaxAsked = 64;  // requests for bytes of the peer's memory, before another group of them
 
 ucp_request_param_t params_for(Operation& operation) {
-  ucp_request_param_t params = host_memory_params(&operation);
+  ucp_request_param_t params = memory_params(&operation, operation.memory_type);
   params.cb.send = Operations::on_end;
   return params;
 }
@@ -172,7 +175,7 @@ Operation& Endpoint::begin_piece(const BodyPiece& piece, const std::shared_ptr<c
 }
 
 bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces,
-                           const std::shared_ptr<const void>& keep) {
+                           const std::shared_ptr<const void>& keep, ucs_memory_type_t memory_type) {
   const Worker::Lock lock(*worker_);
   check_usable();
   // The first of a group decides, as in read().
@@ -185,6 +188,10 @@ bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pie
     for (const BodyPiece& piece : pieces) {
       Operation& operation = begin_piece(piece, keep);
       operations.push_back(&operation);
+      if (memory_type != UCS_MEMORY_TYPE_HOST && !piece.parts.empty()) {
+        operation.memory_type = memory_type;
+        operation.on_failure = &state_.failure;
+      }
       operation.header.resize(PieceHead::kBytes);
       encode(head, operation.header.data());
       for (const ByteSpan part : piece.prefix)
@@ -194,10 +201,31 @@ bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pie
       post_with_header(*operations[started++], kPieceId, piece.size >= kLargePiece ? UCP_AM_SEND_FLAG_RNDV : 0);
     }
   } catch (...) {
-    for (; started < operations.size(); ++started) worker_->operations_.end(*operations[started], UCS_ERR_CANCELED);
+    for (; started < operations.size(); ++started) {
+      operations[started]->on_failure = nullptr;
+      worker_->operations_.end(*operations[started], UCS_ERR_CANCELED);
+    }
     throw;
   }
   return true;
+}
+
+bool Endpoint::send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, ucs_memory_type_t memory_type,
+                                const std::shared_ptr<const void>& keep) {
+  // The padding behind a part goes in the next piece's header: the host can write it there.
+  std::vector<ByteSpan> paddings(parts.size() + 1);
+  std::vector<BodyPiece> pieces;
+  pieces.reserve(paddings.size());
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::size_t size = parts[i].size();
+    const std::size_t padded = align_up(size, kZeros.size());
+    paddings[i + 1] = ByteSpan(kZeros).first(padded - size);
+    pieces.push_back({.prefix = {&paddings[i], 1}, .parts = parts.subspan(i, 1), .size = size});
+    total += padded;
+  }
+  if (!paddings.back().empty()) pieces.push_back({.prefix = {&paddings.back(), 1}, .parts = {}, .size = 0});
+  return send_pieces({.tag = tag, .total = total}, pieces, keep, memory_type);
 }
 
 void Endpoint::send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {

@@ -55,8 +55,14 @@ class Endpoint {
   /// knows bodies in pieces.
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, const std::shared_ptr<const void>& keep,
                  bool in_pieces = false);
-  /// Sends a body by a message for each piece, as send_body() does.
-  bool send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces, const std::shared_ptr<const void>& keep);
+  /// Sends a body by a message for each piece, as send_body() does. `memory_type` is that of the parts; prefixes are in
+  /// memory of the host. If a part of a device can't be sent, failure() says so.
+  bool send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces, const std::shared_ptr<const void>& keep,
+                   ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST);
+  /// Sends a body from memory of a device, in pieces: `parts`, none of them empty, each followed by zeros up to a
+  /// multiple of 64 bytes. The host reads none of them. If they can't be read later, failure() says so.
+  bool send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, ucs_memory_type_t memory_type,
+                        const std::shared_ptr<const void>& keep);
   /// Sets how many bytes of messages may be copied and kept while the network is full. A single message may be larger.
   void limit_copies(std::size_t bytes) noexcept { max_copied_ = bytes; }
   /// Whether there is room for a message of `bytes` that is copied.

@@ -114,8 +114,8 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
   }
   const ByteSpan rest = rendezvous ? ByteSpan() : ByteSpan(static_cast<const std::byte*>(data), size);
   if (body->memory != nullptr && !rendezvous) {
-    std::byte* const to = body->memory.get() + body->arrived;
-    std::ranges::copy(rest, std::ranges::copy(prefix, to).out);
+    const std::uint64_t at = body->arrived;
+    if (!put(*body, at, prefix) || !put(*body, at + prefix.size(), rest)) return UCS_OK;
     count_arrived(*body, prefix.size() + size);
     wrote(*body, prefix.size() + size);
     return UCS_OK;
@@ -170,12 +170,33 @@ void Inbox::count_arrived(Entry& body, std::uint64_t bytes) noexcept {
   if (body.arrived == body.size) open_ = nullptr;
 }
 
+/// Copies bytes to a body's memory. Returns false if its device refuses them; then the queue ends with that error.
+bool Inbox::put(Entry& body, std::uint64_t offset, ByteSpan bytes) noexcept {
+  std::byte* const to = body.memory.get() + offset;
+  if (body.on_device == nullptr) {
+    std::ranges::copy(bytes, to);
+    return true;
+  }
+  try {
+    if (!bytes.empty()) body.on_device->write(to, bytes);
+    return true;
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    fail_for_memory();
+  }
+  return false;
+}
+
 /// Has a piece written to its body's memory.
 void Inbox::place(Piece& piece) {
-  std::byte* const to =
-      std::ranges::copy(piece.early, piece.body->memory.get() + static_cast<std::ptrdiff_t>(piece.offset)).out;
+  std::byte* const to = piece.body->memory.get() + piece.offset + piece.early.size();
+  if (!put(*piece.body, piece.offset, piece.early)) {
+    if (piece.held != nullptr) worker_.api().am_data_release(worker_.get(), piece.held);
+    return end_piece(piece, UCS_ERR_IO_ERROR);
+  }
   if (piece.held == nullptr) return end_piece(piece, UCS_OK);
-  ucp_request_param_t param = host_memory_params(&piece);
+  ucp_request_param_t param = memory_params(&piece, piece.body->memory_type);
   param.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {
     Piece& ended = *static_cast<Piece*>(user_data);
     const Api& api = ended.body->inbox->worker_.api();
@@ -274,8 +295,13 @@ bool Inbox::has_room_for(const Entry& entry) const noexcept {
 /// Begins to receive a message that UCX holds, or its pieces. Throws if there is no memory; UCX then holds it still.
 void Inbox::begin(Entry& entry) {
   const bool tagged = entry.kind == MessageKind::kTagged;
-  std::shared_ptr<std::byte> memory = (tagged ? body_memory_ : pool_)->allocate(entry.size);
+  const std::shared_ptr<BodyMemory>& from = tagged && body_memory_->takes(entry.tag) ? body_memory_ : pool_;
+  std::shared_ptr<std::byte> memory = from->allocate(entry.size);
   entry.memory = std::move(memory);
+  if (const device::Device device = from->device(); device != device::Device{}) {
+    entry.on_device = from;
+    entry.memory_type = worker_.context().memory_type(device.type).value();
+  }
   entry.inbox = this;
   entry.state = Entry::State::kReceiving;
   ++receiving_;
@@ -287,7 +313,7 @@ void Inbox::begin(Entry& entry) {
 void Inbox::begin_whole(Entry& entry) {
   const Api& api = worker_.api();
   const bool tagged = entry.kind == MessageKind::kTagged;
-  ucp_request_param_t param = host_memory_params(&entry);
+  ucp_request_param_t param = memory_params(&entry, entry.memory_type);
   void* const held = std::exchange(entry.held, nullptr);  // the call takes it, also where it fails
   ucs_status_ptr_t result = nullptr;
   if (tagged) {
@@ -325,6 +351,7 @@ std::optional<Received> Inbox::take() {
   }
   Entry& entry = entries_.front();
   if (entry.state == Entry::State::kFailed) {
+    if (entry.on_device != nullptr) throw_failure();
     throw ConnectionError("the connection to " + where_ +
                           " ended in the middle of a message: " + worker_.library().text(entry.status));
   }

@@ -122,6 +122,8 @@ class Inbox {
     void* held = nullptr;
     std::uint64_t held_bytes = 0;  ///< What it takes of UCX's memory, or of ours before it was begun.
     std::shared_ptr<std::byte> memory{};
+    std::shared_ptr<BodyMemory> on_device{};  ///< What `memory` was allocated from; null: it is the host's.
+    ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST;
     ucs_status_t status = UCS_OK;
     Inbox* inbox = nullptr;
     bool in_pieces = false;
@@ -140,6 +142,7 @@ class Inbox {
   ucs_status_t add(MessageKind kind, void* data, std::size_t size, bool rendezvous);
   ucs_status_t add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous);
   Entry* body_of(ByteSpan header, std::uint64_t length);
+  bool put(Entry& body, std::uint64_t offset, ByteSpan bytes) noexcept;
   void place(Piece& piece);
   void count_arrived(Entry& body, std::uint64_t bytes) noexcept;
   static void end_piece(Piece& piece, ucs_status_t status) noexcept;

@@ -135,6 +135,8 @@ std::shared_ptr<const UcxLibrary> UcxLibrary::open(const std::vector<std::string
     api.set_global_option("HANDLE_ERRORS", "none");
     api.set_global_option("WARN_UNUSED_ENV_VARS", "n");
     api.set_global_option("VFS_ENABLE", "n");
+    // Else memory of a device that UCX hasn't seen being allocated, as before it was loaded, passes for the host's.
+    api.set_global_option("MEMTYPE_CACHE", "n");
     return opened;
   }
   return nullptr;

@@ -43,6 +43,8 @@ class UcxLibrary {
   std::string version() const { return api_.get_version_string(); }
   bool is_at_least(unsigned major, unsigned minor) const noexcept;
 
+  /// Whether it was opened here, so that its options are those that this code needs.
+  bool ours() const noexcept { return ours_; }
   /// Marks that UCX has begun to work in this process: from now on, a forked child must not call it.
   void start() const;
   /// True in a child of the process that started UCX.

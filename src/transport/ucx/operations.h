@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,6 +57,8 @@ struct Operation {
   std::shared_ptr<const void> keep;  ///< What else must live until the end.
   std::shared_ptr<Outcome> outcome;  ///< Told of the end, if anybody asks for it.
   bool is_read = false;
+  ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST;  ///< Of `parts`.
+  std::optional<ucs_status_t>* on_failure = nullptr;     ///< Told if it fails, unless somebody was before.
   Operations* owner = nullptr;
   std::list<Operation>::iterator self;
 };

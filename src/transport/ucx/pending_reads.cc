@@ -99,7 +99,7 @@ ucs_status_t PendingReads::answer(ByteSpan header, void* data, std::size_t size,
     end(read, UCS_OK);
     return UCS_OK;
   }
-  ucp_request_param_t params = host_memory_params(&read);
+  ucp_request_param_t params = memory_params(&read);
   const bool one = read.parts.size() == 1;
   if (!one) params.datatype = ucp_dt_make_iov();
   params.cb.recv_am = [](void* request, ucs_status_t status, std::size_t, void* user_data) {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "crossdock/device/driver.h"
+#include "transport/body_memory.h"
+
+namespace crossdock::session {
+
+/// Memory of a device for the bodies that a stream's messages carry by value. Bodies of addresses, which the host
+/// reads, don't go there. Thread-safe.
+class DeviceBodies final : public transport::BodyMemory {
+ public:
+  explicit DeviceBodies(std::shared_ptr<device::Context> context);
+
+  device::Device device() const noexcept override { return context_->device(); }
+  bool takes(std::uint64_t tag) const noexcept override;
+  void write(std::byte* to, ByteSpan from) override;
+  /// Nothing is pending on the memory. It is of the kind that UCX can register, as memory of CUDA's pools isn't.
+  std::shared_ptr<std::byte> allocate(std::uint64_t size) override;
+
+  /// Returns the context of the device that a received body is on, by the body's owner; null: it is on the host.
+  static std::shared_ptr<device::Context> context_of(const std::shared_ptr<const void>& owner) noexcept;
+
+ private:
+  const std::shared_ptr<device::Context> context_;
+  const device::Queue queue_;
+};
+
+}  // namespace crossdock::session
