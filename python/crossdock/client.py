@@ -114,8 +114,9 @@ class Client:
             shared memory the batches stay where they are. More data than its `reserve` raises `ResourceError`. Don't
             publish the arena while this stream is being read.
         device: where batches are wanted, as "cuda:0" or a filter string; None: the host. Memory of that device that a
-            server of this machine has published is opened, without a copy. Other batches are copied there, each by one
-            copy that is over when the batch is returned; `bytes_copied` of the reader counts them.
+            server of this machine has published is opened, without a copy. Over `ucx:`, where UCX reaches the device,
+            batches are received into its memory. Others are copied there, each by one copy that is over when the batch
+            is returned; `bytes_copied` of the reader counts them.
         read_ahead: where bodies are read from the server's memory (`way` "read"), bytes of them that may be read before
             they are asked for; one body always may. None: 64 MiB.
         """

@@ -64,7 +64,8 @@ struct GetOptions {
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
   /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
-  /// copy; other batches are copied there by one copy each, which is over when next() returns. Absent: the host.
+  /// copy, and where the transport reaches the device, bodies by value are received into its memory. Other batches are
+  /// copied there by one copy each, which is over when next() returns. Absent: the host.
   std::optional<device::Device> device{};
   /// Bytes of bodies that may be read from the server's memory ahead of the consumer, where bodies are read; a single
   /// body may always be. So reads overlap with each other and with the consumer's work.
@@ -106,7 +107,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   int descriptor() const;
   /// The type of GetOptions::device.
   device::DeviceType device_type() const override;
-  /// The bytes that were copied to bring batches to GetOptions::device.
+  /// The bytes that were copied to bring batches to GetOptions::device, and to validate them in full on the host.
   std::uint64_t bytes_copied() const noexcept;
   /// Sets the hook that next() calls while it waits; see transport/options.h.
   void set_interrupt_hook(transport::InterruptHook hook);
