@@ -56,14 +56,18 @@ array::RecordBatch assemble(std::shared_ptr<const array::Schema> schema, const B
     fail_counts("dictionaries", dictionaries.size(), schema->dictionaries().size());
   }
   if (!are_whole(header.buffers, buffers)) cut(header.buffers, &buffers);
+  // The copies come first: where one throws within the braces, GCC 12 destroys `owner` twice.
+  auto nodes = header.nodes;
+  auto variadic_counts = header.variadic_counts;
+  auto custom_metadata = header.custom_metadata;
   return {{.device = {}, .owner = std::move(owner)},
           std::move(schema),
           header.num_rows,
-          header.nodes,
+          std::move(nodes),
           std::move(buffers),
-          header.variadic_counts,
+          std::move(variadic_counts),
           std::move(dictionaries),
-          header.custom_metadata};
+          std::move(custom_metadata)};
 }
 
 }  // namespace crossdock::ipc
