@@ -60,7 +60,7 @@ using BatchObserver = std::function<void(const BatchArrival&)>;
 
 struct GetOptions {
   std::vector<std::string> columns{};  ///< Top-level fields to keep, in this order; empty: all.
-  bool all_columns = true;           ///< False: keeps exactly `columns`, even if it is empty.
+  bool all_columns = true;             ///< False: keeps exactly `columns`, even if it is empty.
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
   /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
