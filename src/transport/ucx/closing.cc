@@ -17,14 +17,16 @@ constexpr int kMessagesPerTurn = 64;
 }  // namespace
 
 ClosingEnd::ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
-                       std::shared_ptr<const OfferedMemory> offered, std::uint64_t sent, std::uint64_t taken)
+                       std::shared_ptr<const OfferedMemory> offered, std::uint64_t sent, std::uint64_t taken,
+                       bool peer_left)
     : offered_(std::move(offered)),
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
       until_(until),
       sent_(sent),
       taken_(taken),
-      goodbye_sent_(until == Until::kPeerGone || until == Until::kFlushed) {}
+      goodbye_sent_(until == Until::kPeerGone || until == Until::kFlushed),
+      peer_left_(peer_left) {}
 
 bool ClosingEnd::over() noexcept {
   try {
@@ -35,7 +37,10 @@ bool ClosingEnd::over() noexcept {
 }
 
 bool ClosingEnd::step() {
-  if (!goodbye_sent_) goodbye_sent_ = endpoint_->send_control(encode(Control{ControlKind::kGoodbye, sent_}));
+  // A peer that has left closes by force once it has this. UCX 1.13 aborts this process if a message is still being
+  // written to that peer's memory then.
+  if (!goodbye_sent_ && (!peer_left_ || worker_->sends() == 0))
+    goodbye_sent_ = endpoint_->send_control(encode(Control{ControlKind::kGoodbye, sent_}));
   worker_->progress();
   const bool failed = endpoint_->failure().has_value();
   for (int i = 0; i < kMessagesPerTurn; ++i) {
@@ -49,12 +54,13 @@ bool ClosingEnd::step() {
     if (control.kind == ControlKind::kTaken) taken_ = control.number;
     if (control.kind == ControlKind::kGoodbye) peer_left_ = true;
   }
-  if (failed || peer_left_) return true;
-  if (until_ == Until::kFlushed) return flushed();
-  if (until_ == Until::kPeerGone || until_ == Until::kLeft || !goodbye_sent_ || worker_->sends() > 0) return false;
-  if (until_ == Until::kTaken) return taken_ >= sent_;
+  if (failed) return true;
+  if (until_ == Until::kPeerGone) return peer_left_;
+  if (until_ == Until::kFlushed) return peer_left_ || flushed();
+  if (!goodbye_sent_ || worker_->sends() > 0) return false;
   // UCX 1.13 aborts the peer's process if this end is closed by force while that writes a message to memory here.
-  return !worker_->in_message();
+  if (peer_left_ || until_ == Until::kSent) return !worker_->in_message();
+  return until_ == Until::kTaken && taken_ >= sent_;
 }
 
 bool ClosingEnd::flushed() {

@@ -22,17 +22,19 @@ class ClosingEnd {
 
   /// What ends it, besides the peer's goodbye, its death, and kLongest.
   enum class Until : std::uint8_t {
-    kSent,      ///< The network has every message.
+    kSent,      ///< The network has every message, and none of the peer's has arrived in part.
     kTaken,     ///< The peer has acknowledged every message.
     kFlushed,   ///< The peer's UCX has every message: for a peer that knows no control messages.
-    kLeft,      ///< Nothing else: the peer may still read memory of this end. It is told that this end closes.
+    kLeft,      ///< Nothing else: the peer may still read or write memory of this end. It is told that this end closes.
     kPeerGone,  ///< Nothing else: the peer is to close the connection.
   };
 
   /// The peer may read `offered` until the end. `sent` messages were sent, and the peer has taken `taken` of
-  /// them. Sends a goodbye, unless `until` is kPeerGone or kFlushed.
+  /// them. Sends a goodbye, unless `until` is kPeerGone or kFlushed. `peer_left`: the peer has said goodbye. It is
+  /// answered once nothing of this end's is on its way: until then the peer stays, to receive it.
   ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
-             std::shared_ptr<const OfferedMemory> offered = nullptr, std::uint64_t sent = 0, std::uint64_t taken = 0);
+             std::shared_ptr<const OfferedMemory> offered = nullptr, std::uint64_t sent = 0, std::uint64_t taken = 0,
+             bool peer_left = false);
 
   /// Makes progress, and drops what arrives. Returns whether it is time to destroy this.
   bool over() noexcept;
@@ -52,7 +54,7 @@ class ClosingEnd {
   std::uint64_t sent_;
   std::uint64_t taken_;
   bool goodbye_sent_;
-  bool peer_left_ = false;
+  bool peer_left_;
   bool flushing_ = false;
   Clock::time_point deadline_ = Clock::now() + kLongest;
 };

@@ -96,11 +96,14 @@ UcxConnection::~UcxConnection() {
   if (fork_.in_child()) return;  // the parent continues: UCX's objects are its own
   key_.reset();                  // before its endpoint
   try {
-    auto until = closing_ ? ClosingEnd::Until::kTaken : ClosingEnd::Until::kSent;
-    if (agreement_.as_specified) until = ClosingEnd::Until::kFlushed;
-    if (closing_ && !failure_ && !offered_->empty()) until = ClosingEnd::Until::kLeft;
+    using Until = ClosingEnd::Until;
+    auto until = closing_ ? Until::kTaken : Until::kSent;
+    if (agreement_.as_specified) until = Until::kFlushed;
+    // A server may be reading or writing memory here: a client that leaves in the middle of a stream is written to.
+    const bool in_use = closing_ ? !offered_->empty() : !idle_ && !agreement_.as_specified;
+    if (!failure_ && in_use) until = Until::kLeft;
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
-                                            window_.taken());
+                                            window_.taken(), goodbye_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;
     std::list<std::unique_ptr<ClosingEnd>> one;
     one.push_back(std::move(end));
@@ -118,6 +121,7 @@ bool UcxConnection::send_counted(std::uint64_t size, Send send) {
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   // Counted first: the other thread must not see it acknowledged before it is counted.
   sent_.fetch_add(1, std::memory_order_relaxed);
+  idle_ = false;
   try {
     if (send()) {
       pushed_.fetch_add(size, std::memory_order_relaxed);
@@ -353,7 +357,7 @@ std::optional<Incoming> UcxConnection::take() {
       continue;
     }
     if (got) {
-      if (acknowledgements_.count(got->bytes.size())) acknowledge_all();
+      if (acknowledgements_.count(got->bytes.size())) acknowledge();
       const bool tagged = got->kind == MessageKind::kTagged;
       Incoming message{.tagged = tagged, .tag = got->tag, .bytes = got->bytes, .owner = {}};
       // UCX doesn't tell a body from another tagged message, and both are in memory of their own.
@@ -366,7 +370,7 @@ std::optional<Incoming> UcxConnection::take() {
     progressed = true;
   }
   // Not at once: it would delay the next message, at both ends.
-  if (acknowledgements_.overdue()) acknowledge_all();
+  if (acknowledgements_.overdue()) acknowledge();
   return std::nullopt;
 }
 
@@ -382,7 +386,7 @@ void UcxConnection::on_control(ByteSpan message) {
   switch (control.kind) {
     case ControlKind::kTaken: return window_.taken(control.number, sent_.load(std::memory_order_relaxed), where_);
     case ControlKind::kWindow:
-      if (acknowledgements_.set_window(control.number, where_)) acknowledge_all();
+      if (acknowledgements_.set_window(control.number, where_)) acknowledge();
       return;
     case ControlKind::kGoodbye:
       if (goodbye_.load(std::memory_order_relaxed) || control.number < acknowledgements_.taken()) {
@@ -412,6 +416,11 @@ void UcxConnection::answer(ByteSpan request) {
 }
 
 void UcxConnection::acknowledge_all() {
+  idle_ = true;
+  acknowledge();
+}
+
+void UcxConnection::acknowledge() {
   if (acknowledgements_.owed() && !agreement_.as_specified && !failure_) tell_taken();
 }
 
@@ -432,7 +441,7 @@ bool UcxConnection::has_ended() const noexcept {
 }
 
 void UcxConnection::throw_end() {
-  acknowledge_all();  // the peer waits for it
+  acknowledge();  // the peer waits for it
   gone_.store(true, std::memory_order_relaxed);
   std::string what = where_;
   if (has_ended()) {
@@ -480,7 +489,7 @@ bool UcxConnection::in_bulk() const { return worker_->expected_bytes() >= kBulk;
 
 bool UcxConnection::prepare_sleep() {
   fork_.check(kWhat);
-  acknowledge_all();
+  acknowledge();
   if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;

@@ -97,6 +97,7 @@ class UcxConnection final : public Connection {
   std::optional<Incoming> take();
   void on_control(ByteSpan message);
   void answer(ByteSpan request);
+  void acknowledge();
   void tell_taken();
   bool has_ended() const noexcept;
   [[noreturn]] void throw_end();
@@ -121,6 +122,7 @@ class UcxConnection final : public Connection {
   net::SendWindow window_;
   // With a peer strictly as specified: the window that below_window() waits for; 0: none.
   std::atomic<std::size_t> specified_window_{0};
+  std::atomic<bool> idle_{true};  // nothing was sent since acknowledge_all(): the peer has nothing to send either
   std::atomic<std::uint64_t> refused_{0};  // the size of the message that found no room, plus 1; 0: none
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
