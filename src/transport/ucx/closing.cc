@@ -37,10 +37,6 @@ bool ClosingEnd::over() noexcept {
 }
 
 bool ClosingEnd::step() {
-  // A peer that has left closes by force once it has this. UCX 1.13 aborts this process if a message is still being
-  // written to that peer's memory then.
-  if (!goodbye_sent_ && (!peer_left_ || worker_->sends() == 0))
-    goodbye_sent_ = endpoint_->send_control(encode(Control{ControlKind::kGoodbye, sent_}));
   worker_->progress();
   const bool failed = endpoint_->failure().has_value();
   for (int i = 0; i < kMessagesPerTurn; ++i) {
@@ -55,6 +51,11 @@ bool ClosingEnd::step() {
     if (control.kind == ControlKind::kGoodbye) peer_left_ = true;
   }
   if (failed) return true;
+  // A peer that has left closes by force once it has this. UCX 1.13 aborts this process if a message is still being
+  // written to that peer's memory then.
+  if (!goodbye_sent_ && (!peer_left_ || worker_->sends() == 0)) {
+    goodbye_sent_ = endpoint_->send_control(encode(Control{ControlKind::kGoodbye, sent_}));
+  }
   if (until_ == Until::kPeerGone) return peer_left_;
   if (until_ == Until::kFlushed) return peer_left_ || flushed();
   if (!goodbye_sent_ || worker_->sends() > 0) return false;
