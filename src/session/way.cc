@@ -30,11 +30,11 @@ WayAnswer choose_way(const WayQuestion& question) {
     if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};
     return {Way::kMessage, "the consumer can't take the memory that this source is in"};
   }
+  const transport::Ways of_server = question.live ? Way::kMap | Way::kMessage : question.of_regions;
   throw UnsupportedError(std::string("bodies of this ") + (question.live ? "live stream" : "source") +
-                         " can't reach this consumer: the two ends agreed on " + transport::to_text(question.agreed) +
-                         ", and its memory can go by " +
-                         transport::to_text(question.live ? Way::kMap | Way::kMessage : question.of_regions) +
-                         " only: leave the way out");
+                         " can't reach this consumer: of the ways that the transport has, the consumer accepts " +
+                         transport::to_text(question.agreed) + ", and the server can send these bodies by " +
+                         transport::to_text(of_server) + " only: leave the way out");
 }
 
 }  // namespace crossdock::session

@@ -9,6 +9,10 @@ from tests.soak.unit import Kind, Unit
 
 from crossdock import _options
 
+# UCX before it ends the whole process now and then if a peer is killed while the two connect: its own assertions in
+# tcp_ep.c and async.c fail, once in some 5,000 kills with 1.13.
+_FIRST_UCX = (1, 18)
+
 
 def networks(build: str) -> list[str]:
     """The schemes over a network. Sanitizers don't see what the libraries of UCX and libfabric do in their memory."""
@@ -16,8 +20,18 @@ def networks(build: str) -> list[str]:
     return ["tcp:", *libraries]
 
 
+def networks_for_kills(build: str) -> list[str]:
+    """Those whose library stands a peer that is killed at any moment."""
+    return [scheme for scheme in networks(build) if scheme != "ucx:" or _ucx_version() >= _FIRST_UCX]
+
+
+def _ucx_version() -> tuple[int, ...]:
+    (version,) = (one["version"] for one in _options.networks() if one["transport"] == "ucx")
+    return tuple(int(part) for part in version.split("."))
+
+
 def kill_clients(unit: Unit, build: str) -> None:
-    scheme = unit.random.choice(["shm:", *networks(build)])
+    scheme = unit.random.choice(["shm:", *networks_for_kills(build)])
     with peer.PeerServer("dev", [scheme]) as server:
         fresh = server.statistics()
         peer.drive(unit, build, "kill-clients", server.uris[0])
@@ -26,7 +40,7 @@ def kill_clients(unit: Unit, build: str) -> None:
 
 def kill_servers(unit: Unit, build: str) -> None:
     (unit.folder / "servers").mkdir()
-    uri = unit.random.choice([f"shm:{unit.folder}/s.sock", *networks(build)])
+    uri = unit.random.choice([f"shm:{unit.folder}/s.sock", *networks_for_kills(build)])
     peer.drive(unit, build, "kill-servers", uri, str(unit.folder / "servers"))
     for left in [*unit.folder.glob("s.sock*"), *(unit.folder / "servers").iterdir()]:
         unit.finding(f"left behind by servers: {left.name}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from tests.soak import peer, promises
 from tests.soak.forked import expect_end, fork
-from tests.soak.kinds.kill import networks
+from tests.soak.kinds.kill import networks_for_kills
 from tests.soak.unit import Kind, Unit, wait_until
 from tests.soak.witness import ROWS, Witness
 
@@ -55,7 +55,7 @@ def _read_for_ever(uri: str, read: memoryview, slot: int) -> None:
 
 
 def kill_clients(unit: Unit) -> None:
-    with peer.PeerServer("dev", [unit.random.choice(["shm:", *networks("dev")])]) as server:
+    with peer.PeerServer("dev", [unit.random.choice(["shm:", *networks_for_kills("dev")])]) as server:
         (uri,) = server.uris
         fresh = server.statistics()
         read = memoryview(mmap.mmap(-1, 8 * AT_ONCE)).cast("Q")  # shared with the children

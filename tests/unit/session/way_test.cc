@@ -57,7 +57,7 @@ TEST(Way, ThatCantBeIsAnErrorThatNamesBothSets) {
     return "none";
   };
   EXPECT_THAT(refusal({.agreed = Way::kMap, .of_regions = Way::kMessage}),
-              HasSubstr("agreed on map, and its memory can go by message only"));
+              HasSubstr("the consumer accepts map, and the server can send these bodies by message only"));
   EXPECT_THAT(refusal({.agreed = Way::kRead, .live = true}), HasSubstr("live stream"));
 }
 
