@@ -114,7 +114,8 @@ class Reading {
 
 /// A message that was received. `bytes` is a private copy, 8-aligned. Without an owner, the bytes belong to the
 /// connection and are valid until its next receive(). A message that the peer sent by send_body() has an owner: its
-/// bytes are 64-aligned memory of its own, valid as long as the owner is held, on any thread.
+/// bytes are 64-aligned memory of its own, valid as long as the owner is held, on any thread. They are in memory of a
+/// device if the connection receives into a BodyMemory of a device.
 struct Incoming {
   bool tagged = false;
   std::uint64_t tag = 0;

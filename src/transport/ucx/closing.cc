@@ -16,6 +16,8 @@ constexpr int kMessagesPerTurn = 64;
 
 }  // namespace
 
+bool is_of_peer(ErrorCode code) noexcept { return code == ErrorCode::kConnection || code == ErrorCode::kProtocol; }
+
 ClosingEnd::ClosingEnd(std::shared_ptr<Worker> worker, std::unique_ptr<Endpoint> endpoint, Until until,
                        std::shared_ptr<const OfferedMemory> offered, std::uint64_t sent, std::uint64_t taken,
                        bool peer_left)
@@ -40,7 +42,7 @@ bool ClosingEnd::step() {
   worker_->progress();
   const bool failed = endpoint_->failure().has_value();
   for (int i = 0; i < kMessagesPerTurn; ++i) {
-    const std::optional<Received> got = worker_->take();
+    const std::optional<Received> got = take();
     if (!got) break;
     if (got->kind != MessageKind::kControl) continue;
     ReadRequest request;
@@ -62,6 +64,17 @@ bool ClosingEnd::step() {
   // UCX 1.13 aborts the peer's process if this end is closed by force while that writes a message to memory here.
   if (peer_left_ || until_ == Until::kSent) return !worker_->in_message();
   return until_ == Until::kTaken && taken_ >= sent_;
+}
+
+/// Returns the next message; nothing after an error of this end's own.
+std::optional<Received> ClosingEnd::take() {
+  try {
+    return worker_->take();
+  } catch (const Error& error) {
+    if (is_of_peer(error.code())) throw;
+    takes_no_more_ = true;
+    return std::nullopt;
+  }
 }
 
 bool ClosingEnd::flushed() {

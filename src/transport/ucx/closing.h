@@ -8,10 +8,15 @@
 #include <mutex>
 #include <optional>
 
+#include "crossdock/core/error.h"
 #include "offered_memory.h"
 #include "transport/internal/accept_poll.h"
 
 namespace crossdock::transport::ucx {
+
+/// Whether an error of receiving says that the peer is gone or broke the rules. Any other is of this end alone: the
+/// peer may be sending still.
+bool is_of_peer(ErrorCode code) noexcept;
 
 /// An end of a connection that this process has closed. It lives on until the peer has what was sent: to close an
 /// endpoint by force loses messages, and UCX's own orderly close can't be cut short.
@@ -39,12 +44,13 @@ class ClosingEnd {
   /// Makes progress, and drops what arrives. Returns whether it is time to destroy this.
   bool over() noexcept;
   /// Prepares descriptor() to be waited for. Returns false if there is something to do already.
-  bool arm() { return worker_->arm(); }
+  bool arm() { return worker_->arm(takes_no_more_); }
   int descriptor() const noexcept { return worker_->descriptor(); }
   Clock::time_point deadline() const noexcept { return deadline_; }
 
  private:
   bool step();
+  std::optional<Received> take();
   bool flushed();
 
   std::shared_ptr<const OfferedMemory> offered_;  // may be null
@@ -56,6 +62,7 @@ class ClosingEnd {
   bool goodbye_sent_;
   bool peer_left_;
   bool flushing_ = false;
+  bool takes_no_more_ = false;  // after an error of this end's own, the worker drops what arrives
   Clock::time_point deadline_ = Clock::now() + kLongest;
 };
 

@@ -101,7 +101,9 @@ UcxConnection::~UcxConnection() {
     if (agreement_.as_specified) until = Until::kFlushed;
     // A server may be reading or writing memory here: a client that leaves in the middle of a stream is written to.
     const bool in_use = closing_ ? !offered_->empty() : !idle_ && !agreement_.as_specified;
-    if (!failure_ && in_use) until = Until::kLeft;
+    const bool peer_failed = failure_ && is_of_peer(failure_->first);
+    if (!peer_failed && in_use) until = Until::kLeft;
+    worker_->receive_into(nullptr);  // what is dropped takes no memory of the reader's
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
                                             window_.taken(), goodbye_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;

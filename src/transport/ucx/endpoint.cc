@@ -224,6 +224,7 @@ bool Endpoint::send_device_body(std::uint64_t tag, std::span<const ByteSpan> par
     pieces.push_back({.prefix = {&paddings[i], 1}, .parts = parts.subspan(i, 1), .size = size});
     total += padded;
   }
+  if (total == 0) return send_body(tag, {}, keep);
   if (!paddings.back().empty()) pieces.push_back({.prefix = {&paddings.back(), 1}, .parts = {}, .size = 0});
   return send_pieces({.tag = tag, .total = total}, pieces, keep, memory_type);
 }

@@ -104,7 +104,7 @@ ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool ren
 
 /// Returns what the call-back has to: UCS_OK drops the data.
 ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous) {
-  const ByteSpan prefix = header.subspan(std::min(header.size(), PieceHead::kBytes));
+  ByteSpan prefix = header.subspan(std::min(header.size(), PieceHead::kBytes));
   Entry* const body = body_of(header, prefix.size() + size);
   if (body == nullptr) return UCS_OK;
   if (rendezvous && unfetched_ >= limits_.queue_pieces) {
@@ -113,12 +113,14 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
     return UCS_OK;
   }
   const ByteSpan rest = rendezvous ? ByteSpan() : ByteSpan(static_cast<const std::byte*>(data), size);
-  if (body->memory != nullptr && !rendezvous) {
+  if (body->memory != nullptr) {
+    // Before place(), which gives a piece back to UCX where this fails: only later call-backs may do that.
     const std::uint64_t at = body->arrived;
     if (!put(*body, at, prefix) || !put(*body, at + prefix.size(), rest)) return UCS_OK;
-    count_arrived(*body, prefix.size() + size);
-    wrote(*body, prefix.size() + size);
-    return UCS_OK;
+    count_arrived(*body, prefix.size() + rest.size());
+    wrote(*body, prefix.size() + rest.size());
+    if (!rendezvous) return UCS_OK;
+    prefix = {};
   }
   std::list<Piece> one;
   Piece& piece = one.emplace_back(Piece{.body = body, .offset = body->arrived, .rendezvous = rendezvous});
@@ -233,8 +235,12 @@ void Inbox::hold(Entry& entry, std::uint64_t bytes) noexcept {
 void Inbox::probe() {
   for (;;) {
     ucp_tag_recv_info_t info{};
-    const ucp_tag_message_h found = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/0, &info);
-    if (found == nullptr || !accepts(name_of(MessageKind::kTagged), info.length, limits_.max_tagged)) return;
+    if (worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/0, &info) == nullptr) return;
+    if (!accepts(name_of(MessageKind::kTagged), info.length, limits_.max_tagged)) {
+      // Not left there: the peer's sends would never end.
+      drop_tagged(worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info));
+      continue;
+    }
     entries_.push_back({.kind = MessageKind::kTagged, .state = Entry::State::kWaiting});
     Entry& entry = entries_.back();
     entry.held = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info);
@@ -409,11 +415,14 @@ void Inbox::release(Entry& entry) noexcept {
     api.am_data_release(worker_.get(), held);
     return;
   }
-  // The only way to return a tagged message is to receive it: into nothing, so it ends at once, cut off.
+  drop_tagged(static_cast<ucp_tag_message_h>(held));
+}
+
+/// The only way to return a tagged message is to receive it: into nothing, so it ends at once, cut off.
+void Inbox::drop_tagged(ucp_tag_message_h message) noexcept {
   ucp_request_param_t param{};
-  const ucs_status_ptr_t result =
-      api.tag_msg_recv_nbx(worker_.get(), nullptr, 0, static_cast<ucp_tag_message_h>(held), &param);
-  if (UCS_PTR_IS_PTR(result)) api.request_free(result);
+  const ucs_status_ptr_t result = worker_.api().tag_msg_recv_nbx(worker_.get(), nullptr, 0, message, &param);
+  if (UCS_PTR_IS_PTR(result)) worker_.api().request_free(result);
 }
 
 /// Ends the queue before the first entry that wasn't begun.
@@ -437,6 +446,7 @@ void Inbox::fail(ErrorCode code, const std::string& text) {
 }
 
 void Inbox::fail_for_memory() noexcept {
+  closed_ = true;  // also where there is no memory for the text
   try {
     fail(ErrorCode::kResource, "no memory is left for a message from " + where_);
   } catch (const std::bad_alloc&) {

@@ -41,7 +41,7 @@ struct ReceiveLimits {
 };
 
 /// A message that was received whole. `bytes` are valid as long as the owner is held, on any thread. Those of a tagged
-/// message are in memory of the worker's BodyMemory, others are 16-aligned.
+/// message are in memory of the worker's BodyMemory if that takes its tag, else in the host's; others are 16-aligned.
 struct Received {
   MessageKind kind = MessageKind::kUntagged;
   std::uint64_t tag = 0;
@@ -156,6 +156,7 @@ class Inbox {
   void begin(Entry& entry);
   void begin_whole(Entry& entry);
   void release(Entry& entry) noexcept;
+  void drop_tagged(ucp_tag_message_h message) noexcept;
   void cut(const Error& error);
   bool cut_off() const noexcept;
   std::uint64_t limit_of(MessageKind kind) const noexcept;

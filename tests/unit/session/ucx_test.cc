@@ -158,6 +158,25 @@ TEST_F(UcxSession, ClientsMayLeaveInTheMiddleOfAStream) {
   expect_numbers(*client.get("numbers"), 400, 8192);
 }
 
+TEST_F(UcxSession, ClientsMayRunOutOfMemoryInTheMiddleOfAStream) {
+  constexpr std::int64_t kRows = 8192;
+  Server server(server_options("ucx:"));
+  server.publish("numbers", Source::table(number_stream(400, kRows)));
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kClients = 60;
+  for (int i = 0; i < kClients; ++i) {
+    Client client(server.uri(), client_options());
+    GetOptions options;
+    options.arena = std::make_shared<device::Arena>(static_cast<std::uint64_t>(10 + i % 7) * kRows * 8);
+    const auto reader = client.get("numbers", options);
+    EXPECT_THROW(while (reader->next()){}, ResourceError);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kClients * std::chrono::milliseconds(300))
+      << "each waits a second";
+  Client client(server.uri(), client_options());
+  expect_numbers(*client.get("numbers"), 400, kRows);
+}
+
 TEST_F(UcxSession, TablesAreRead) {
   Server server(server_options("ucx:"));
   server.publish("numbers", Source::table(number_stream(20, 20'000)));
