@@ -7,6 +7,8 @@
 namespace crossdock::session {
 namespace {
 
+constexpr std::uint64_t kAlignment = 64;
+
 /// The deleter of a body on a device: who holds the body can tell by it where the body is.
 struct OnDevice {
   std::shared_ptr<device::Context> context;
@@ -37,12 +39,27 @@ void DeviceBodies::write(std::byte* to, ByteSpan from) {
   context_->wait(context_->copy_recorded(there, here, queue_));
 }
 
-std::shared_ptr<std::byte> DeviceBodies::allocate(std::uint64_t size) {
+std::shared_ptr<device::Buffer> DeviceBodies::make(std::uint64_t size) {
   auto memory = std::make_shared<device::Buffer>(
       context_->allocate(size, device::MemoryKind::kDevice, device::Sharing::kExportable, queue_));
   context_->wait(context_->record(queue_));
-  auto* const start = static_cast<std::byte*>(memory->data());
-  return {start, OnDevice{context_, std::move(memory)}};
+  return memory;
+}
+
+std::shared_ptr<std::byte> DeviceBodies::allocate(std::uint64_t size) {
+  if (size > kMostInBlock) {
+    std::shared_ptr<device::Buffer> memory = make(size);
+    auto* const start = static_cast<std::byte*>(memory->data());
+    return {start, OnDevice{context_, std::move(memory)}};
+  }
+  const std::lock_guard lock(mutex_);
+  if (block_ == nullptr || size > kBlock - used_) {
+    block_ = make(kBlock);
+    used_ = 0;
+  }
+  auto* const start = static_cast<std::byte*>(block_->data()) + used_;
+  used_ += align_up(size, kAlignment);
+  return {start, OnDevice{context_, block_}};
 }
 
 std::shared_ptr<device::Context> DeviceBodies::context_of(const std::shared_ptr<const void>& owner) noexcept {
