@@ -33,6 +33,14 @@ def why_no_nixl() -> str:
     return "" if tried.returncode == 0 else f"NIXL can't be imported: {tried.stderr.strip().splitlines()[-1]}"
 
 
+def ucx_version() -> tuple[int, ...]:
+    """Of the UCX that Crossdock finds. There must be one."""
+    from crossdock import _options
+
+    (version,) = (one["version"] for one in _options.networks() if one["transport"] == "ucx")
+    return tuple(map(int, version.split(".")))
+
+
 def newer_ucx() -> Path | None:
     """The library of the package libucx, which is newer than the system's."""
     return next(FOLDER.glob("lib/python*/site-packages/libucx/lib/libucp.so.0"), None)

@@ -12,8 +12,6 @@ import pytest
 from bench import _peers
 from tests.twohosts import hosts as support
 
-from crossdock import _options
-
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
@@ -59,11 +57,11 @@ def only_tcp(uri: str) -> None:
 def notices_lost_peers(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """UCX knows a time limit for acknowledgements since 1.22: the programs of such a test use the newer one."""
     if uri.startswith("ucx:"):
-        version = next(one["version"] for one in _options.networks() if one["transport"] == "ucx")
-        if tuple(map(int, version.split(".")[:2])) >= (1, 22):
+        version = _peers.ucx_version()
+        if version >= (1, 22):
             return
         if (newer := _peers.newer_ucx()) is None:
-            pytest.skip(f"UCX {version} has no time limit for acknowledgements; {_peers.HOW}")
+            pytest.skip(f"UCX {'.'.join(map(str, version))} has no time limit for acknowledgements; {_peers.HOW}")
         monkeypatch.setenv("CROSSDOCK_UCX_LIBRARY", str(newer))
 
 
