@@ -582,7 +582,9 @@ def test_batches_of_another_context_are_refused_by_arrow(queue):
 
 def test_memory_of_another_context_that_came_without_a_queue_stays_there(queue):
     other = in_another_context(queue.sycl_device)
-    far = xd.asarray(dpnp.arange(8.0, sycl_queue=other)).unsynchronized()
+    near = xd.asarray(dpnp.arange(8.0, sycl_queue=other))
+    near.wait()  # dpnp's arange() may be under way, and what is taken without a queue waits for nothing
+    far = near.unsynchronized()
     again = xd.from_sycl_usm_array_interface(far.__sycl_usm_array_interface__, far)
     np.testing.assert_array_equal(host(again), np.arange(8.0))
     assert offload.accessible(far, offload.placement(far))
