@@ -47,6 +47,11 @@ void DictionaryStore::put(std::int64_t id, array::RecordBatch values, bool is_de
   entry.deltas.push_back(std::move(values));
 }
 
+std::shared_ptr<const array::RecordBatch>* DictionaryStore::values_of(std::int64_t id) {
+  const auto known = by_id_.find(id);
+  return known == by_id_.end() ? nullptr : &known->second.values;
+}
+
 const std::shared_ptr<const array::RecordBatch>& DictionaryStore::whole(Entry& entry) {
   if (entry.deltas.empty()) return entry.values;
   std::vector<const array::RecordBatch*> parts{entry.values.get()};

@@ -24,6 +24,10 @@ class DictionaryStore {
   /// earlier values would change.
   void put(std::int64_t id, array::RecordBatch values, bool is_delta);
 
+  /// The values of `id` without the deltas that aren't appended yet; null: none have arrived. The caller may replace
+  /// them by the same values elsewhere: what is put together must be in memory of the host.
+  std::shared_ptr<const array::RecordBatch>* values_of(std::int64_t id);
+
   /// Returns one entry per slot of `schema`; null if the dictionary hasn't arrived, since its column may be all null.
   /// Throws InvalidDataError if deltas don't fit together (offsets beyond their width).
   std::vector<std::shared_ptr<const array::RecordBatch>> for_schema(const array::Schema& schema);

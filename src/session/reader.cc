@@ -268,9 +268,7 @@ void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordB
 inline void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
   assemble(body, out);
   if (body->kind == ipc::MessageKind::kDictionaryBatch) {
-    if (body->header.is_delta && body->context) {
-      throw UnsupportedError("the stream \"" + name + "\" extends a dictionary on a device, which is not supported");
-    }
+    if (body->header.is_delta) bring_parts_to_host(body->header.dictionary_id, &**out);
     dictionaries.put(body->header.dictionary_id, *std::exchange(*out, std::nullopt), body->header.is_delta);
     return;
   }
@@ -310,9 +308,18 @@ void Reader::Impl::check_full_on_host(const array::RecordBatch& batch) {
 }
 
 // Says where a batch is. Nothing is pending on memory of a device: the server has waited, or it was received.
-void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) const {
-  if (body.context) batch->device = body.context->device();
-  for (auto& dictionary : batch->dictionaries) {
+void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch) {
+  const auto is_empty = [](const array::BufferView& view) { return view.size == 0; };
+  if (body.context) {
+    batch->device = body.context->device();
+  } else if (std::ranges::all_of(batch->buffers, is_empty)) {  // without bytes it is where its dictionaries are
+    for (const auto& dictionary : batch->dictionaries) {
+      if (dictionary && dictionary->nbytes() > 0) batch->device = dictionary->device;
+      if (batch->device != device::Device{}) break;
+    }
+  }
+  for (std::size_t i = 0; i < batch->dictionaries.size(); ++i) {
+    std::shared_ptr<const array::RecordBatch>& dictionary = batch->dictionaries[i];
     if (!dictionary || dictionary->device == batch->device) [[likely]]
       continue;
     if (dictionary->nbytes() == 0) {  // without bytes it can be anywhere
@@ -322,13 +329,11 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
       dictionary = std::move(moved);
       continue;
     }
-    const bool nowhere =
-        std::ranges::all_of(batch->buffers, [](const array::BufferView& view) { return view.size == 0; });
-    if (!nowhere) {
+    if (options.device != batch->device || dictionary->device != device::Device{}) {
       throw ProtocolError("a batch of the stream \"" + name + "\" is on " + device::to_string(batch->device) +
                           ", but its dictionary is on " + device::to_string(dictionary->device));
     }
-    batch->device = dictionary->device;
+    dictionary = dictionary_on_device(batch->schema->dictionaries()[i].id, dictionary);
   }
   if (batch->device == device::Device{}) [[likely]]
     return;
@@ -350,26 +355,40 @@ void Reader::Impl::put_in_place(const BatchBody& body, array::RecordBatch* batch
 
 void Reader::Impl::bring_to_device(array::RecordBatch* batch) {
   if (batch->device == *options.device) return;
-  const auto copy = [&](const array::RecordBatch& from) {
-    array::RecordBatch there =
-        exchange::transfer(from, *options.device, {}, nullptr, *pool->options().runtime->drivers());
-    bytes_copied += static_cast<std::uint64_t>(there.nbytes());
-    for (const auto& inner : there.dictionaries)
-      bytes_copied += inner ? static_cast<std::uint64_t>(inner->nbytes()) : 0;
-    return there;
-  };
-  array::RecordBatch there = copy(without_dictionaries(*batch));
-  copied_dictionaries.resize(batch->dictionaries.size());
+  array::RecordBatch there = copied(without_dictionaries(*batch), *options.device);
   for (std::size_t i = 0; i < batch->dictionaries.size(); ++i) {
     if (!batch->dictionaries[i]) continue;
-    CopiedDictionary& known = copied_dictionaries[i];
-    if (known.from != batch->dictionaries[i]) {
-      known.there = std::make_shared<const array::RecordBatch>(copy(*batch->dictionaries[i]));
-      known.from = batch->dictionaries[i];
-    }
-    there.dictionaries[i] = known.there;
+    there.dictionaries[i] = dictionary_on_device(batch->schema->dictionaries()[i].id, batch->dictionaries[i]);
   }
   *batch = std::move(there);
+}
+
+// A dictionary is put together from its parts in memory of the host.
+void Reader::Impl::bring_parts_to_host(std::int64_t dictionary_id, array::RecordBatch* delta) {
+  std::shared_ptr<const array::RecordBatch>* const base = dictionaries.values_of(dictionary_id);
+  if (base != nullptr && (*base)->device != device::Device{}) {
+    *base = std::make_shared<const array::RecordBatch>(copied(**base, {}));
+  }
+  if (delta->device != device::Device{}) *delta = copied(*delta, {});
+}
+
+array::RecordBatch Reader::Impl::copied(const array::RecordBatch& from, const device::Device& to) {
+  const device::DriverRegistry& drivers = *pool->options().runtime->drivers();
+  array::RecordBatch there = exchange::transfer(from, to, {}, nullptr, drivers);
+  bytes_copied += static_cast<std::uint64_t>(there.nbytes());
+  for (const auto& inner : there.dictionaries) bytes_copied += inner ? static_cast<std::uint64_t>(inner->nbytes()) : 0;
+  return there;
+}
+
+// Returns the dictionary in memory of GetOptions::device, copied once. The copy is over.
+std::shared_ptr<const array::RecordBatch> Reader::Impl::dictionary_on_device(
+    std::int64_t id, const std::shared_ptr<const array::RecordBatch>& from) {
+  CopiedDictionary& known = copied_dictionaries[id];
+  if (known.from != from) {
+    known.there = std::make_shared<const array::RecordBatch>(copied(*from, *options.device));
+    known.from = from;
+  }
+  return known.there;
 }
 
 void Reader::Impl::show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,

@@ -59,11 +59,11 @@ struct Reader::Impl {
   std::int64_t region_deadline = 0;                         // for the announcement that is awaited; 0: none is awaited
   bool full = false;                                        // Validation::kFull
   std::uint64_t bytes_copied = 0;                           // to GetOptions::device
-  /// The dictionaries that were copied there last, by their slots in the schema: batches share them.
+  /// The dictionaries that were copied there last, by their ids: batches share them.
   struct CopiedDictionary {
     std::shared_ptr<const array::RecordBatch> from, there;
   };
-  std::vector<CopiedDictionary> copied_dictionaries;
+  std::unordered_map<std::int64_t, CopiedDictionary> copied_dictionaries;
   bool over = false;
   std::int64_t hook_due_ns = 0;  // when check_deadline() next calls `interrupted`
   // The error that ended the stream early: every later call throws it again. It may wait for the bodies in the queue.
@@ -90,8 +90,12 @@ struct Reader::Impl {
   void begin_body(const dissociated::Receiver::Item& item);
   void assemble(BatchBody* body, std::optional<array::RecordBatch>* out);
   void store(BatchBody* body, std::optional<array::RecordBatch>* out);
-  void put_in_place(const BatchBody& body, array::RecordBatch* batch) const;
+  void put_in_place(const BatchBody& body, array::RecordBatch* batch);
   void bring_to_device(array::RecordBatch* batch);
+  void bring_parts_to_host(std::int64_t dictionary_id, array::RecordBatch* delta);
+  array::RecordBatch copied(const array::RecordBatch& from, const device::Device& to);
+  std::shared_ptr<const array::RecordBatch> dictionary_on_device(std::int64_t id,
+                                                                 const std::shared_ptr<const array::RecordBatch>& from);
   std::shared_ptr<transport::BodyMemory> memory_for_bodies();
   void check_full_on_host(const array::RecordBatch& batch);
   void show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,

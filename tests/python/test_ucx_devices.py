@@ -4,7 +4,9 @@ memory crashes the process that touches it by the host. UCX's own code for CUDA 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from crossdock import _options
 DRIVER = build_tree() / "tests/fakes/cuda/driver"
 
 SERVER = """
-import ctypes, os, sys
+import ctypes, os, pathlib, sys, tempfile
 import pyarrow as pa, crossdock as xd
 
 def columns(n):
@@ -32,12 +34,23 @@ def there(table, rows):
 
 table = pa.table(columns(100_000))
 wide = [pa.table({f"c{i}": [i] for i in range(n)}) for n in (1500, 2500)]
+# 300 columns just too small for pieces of their own, in 64 batches that a window has room for: 1.2 GB.
+narrow = xd.RecordBatch(pa.record_batch({f"k{i}": [i] * 8000 for i in range(300)})).to("cuda:0")
+deltas = pa.BufferOutputStream()
+texts = [pa.array([f"v{i}" for i in range(n)]) for n in (3, 3, 5, 5, 9)]
+words = [pa.record_batch({"w": pa.DictionaryArray.from_arrays(pa.array(range(len(t))), t)}) for t in texts]
+with pa.ipc.new_stream(deltas, words[0].schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as to:
+    for one in words:
+        to.write_batch(one)
+deltas_file = pathlib.Path(tempfile.mkdtemp(dir=sys.argv[1])) / "deltas.arrows"
+deltas_file.write_bytes(deltas.getvalue())
 tables = {
     "t": there(table, 30_000), "small": there(pa.table(columns(10)), 3),
     "empty": [xd.RecordBatch(pa.record_batch(columns(0))).to("cuda:0")],
     "wide": there(wide[0], 1), "wider": there(wide[1], 1),
     "views": there(pa.table({"v": pa.array(["x" * 20] * 5, pa.string_view())}), 5),
     "host": table, "large": there(pa.table(columns(1_000_000)), 125_000),
+    "narrow": [narrow] * 70, "deltas": deltas_file,
 }
 fake = ctypes.CDLL(os.environ["CROSSDOCK_CUDA_LIBRARY"])
 fake.crossdockCudaFakeFaults.restype = ctypes.c_uint64
@@ -64,7 +77,7 @@ with xd.serve(tables, "ucx://127.0.0.1:0") as server:
 
 CLIENT = """
 import ctypes, json, os, sys
-import pyarrow as pa, crossdock as xd
+import pyarrow as pa, pyarrow.compute as pc, crossdock as xd
 uri, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 fake = ctypes.CDLL(os.environ["CROSSDOCK_CUDA_LIBRARY"])
 fake.crossdockCudaFakeFaults.restype = ctypes.c_uint64
@@ -83,6 +96,10 @@ with xd.connect(uri, timeout=30) as client:
     except xd.Error as error:
         print(json.dumps({"error": type(error).__name__, "text": str(error)}))
         sys.exit()
+    if name == "narrow":
+        sums = [pc.sum(pa.record_batch(batch.to("cpu")).column(299)).as_py() for batch in batches]
+        print(json.dumps({"batches": len(sums), "sums": sorted(set(sums)), "copied": reader.bytes_copied}))
+        sys.exit()
     devices = sorted({str(batch.device) for batch in batches})
     copied = reader.bytes_copied
     table = pa.Table.from_batches([pa.record_batch(batch.to("cpu")) for batch in batches])
@@ -92,6 +109,7 @@ with xd.connect(uri, timeout=30) as client:
     expected = {
         "n": list(range(n)), "b": [i % 3 == 0 for i in range(n)], "s": [str(i) for i in range(n)],
         "d": ["a", "bb"] * (n // 2), "v": ["x" * 20] * n, **{f"c{i}": [i] for i in range(2500)},
+        "w": [f"v{i}" for k in (3, 3, 5, 5, 9) for i in range(k)],
     }
     wrong = [column for column in table.column_names if table[column].to_pylist() != expected[column]]
     print(json.dumps({
@@ -104,9 +122,9 @@ with xd.connect(uri, timeout=30) as client:
 class Ends:
     """A server, and clients of it."""
 
-    def __init__(self, script: Callable[..., Any]) -> None:
+    def __init__(self, script: Callable[..., Any], folder: Path) -> None:
         self.script = script
-        self.server = script(SERVER)
+        self.server = script(SERVER, str(folder))
         self.uri = self.server.read_line()
 
     def ask(self, command: str) -> str:
@@ -133,23 +151,23 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.fixture
-def ends(script: Callable[..., Any], variables: pytest.MonkeyPatch) -> Ends:
+def ends(script: Callable[..., Any], variables: pytest.MonkeyPatch, tmp_path: Path) -> Ends:
     if (newer := _peers.newer_ucx()) is None:
         pytest.skip(f"no UCX that knows CUDA; {_peers.HOW}")
     if not (newer.parent / "ucx" / "libuct_cuda.so.0").exists():
         pytest.skip(f"the UCX in {newer.parent} knows no CUDA")
     variables.setenv("CROSSDOCK_UCX_LIBRARY", str(newer))
-    return Ends(script)
+    return Ends(script, tmp_path)
 
 
 @pytest.fixture
-def ends_without(script: Callable[..., Any], variables: pytest.MonkeyPatch) -> Ends:
+def ends_without(script: Callable[..., Any], variables: pytest.MonkeyPatch, tmp_path: Path) -> Ends:
     """With a UCX that knows no CUDA."""
     found = next(one for one in _options.networks() if one["transport"] == "ucx")
     if not found["found"] or not str(found["library"]).startswith(("/lib", "/usr")):
         pytest.skip(f"the system has no UCX of its own: {found}")
     variables.setenv("CROSSDOCK_UCX_LIBRARY", str(found["library"]))
-    return Ends(script)
+    return Ends(script, tmp_path)
 
 
 STRAIGHT = "straight from the memory of the source's device"
@@ -218,6 +236,24 @@ def test_memory_that_ucx_does_not_reach_goes_through_the_host(ends_without: Ends
     assert copied > 0
     check(ends_without.get("t"), device="cpu", copied=False)
     assert int(ends_without.ask("copied t")) == copied, "it is made once"
+
+
+def test_a_dictionary_that_grows_is_put_together_on_the_host(ends: Ends) -> None:
+    """Its batches are where they were sent to, and each state of it is copied there once."""
+    got = ends.get("deltas", device="cuda:0", validation="structure")
+    assert got.pop("copied") > 0
+    check(got | {"copied": 0}, device="cuda:0", copied=False, rows=25)
+    check(ends.get("deltas"), device="cpu", copied=False, rows=25)
+
+
+def test_many_small_columns_wait_for_a_slow_consumer(ends: Ends) -> None:
+    """None of their bodies is over a limit of what waits, though a window has room for 1.2 GB of them."""
+    client = ends.client("narrow", "after one", device="cuda:0", validation="structure")
+    assert client.read_line() == "has one"
+    time.sleep(2)  # so slow
+    client.write_line()
+    got = json.loads(client.finish())
+    assert got == {"batches": 70, "sums": [299 * 8000], "copied": 0}
 
 
 def test_a_lost_device_ends_its_streams_with_an_error(ends: Ends) -> None:

@@ -86,10 +86,11 @@ bool FabricConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> pa
     traffic_->progress();
     wake_sleeper();  // it may have been the other half's operation
   }
-  const bool refused = !traffic_->has_room();
-  body_refused_.store(refused, std::memory_order_relaxed);
   if (traffic_->broken()) throw_gone();
-  if (refused) return false;
+  if (!traffic_->has_room()) {
+    bodies_refused_.add();
+    return false;
+  }
   auto body =
       std::make_shared<OutgoingBody>(parts, size, next_tag_, domain_->info()->ep_attr->max_msg_size, std::move(keep));
   if (!send_frame(net::FrameKind::kBodyBeside, tag, encode(body->announcement()), {})) return false;
@@ -167,7 +168,7 @@ std::optional<Incoming> FabricConnection::take() {
 
 std::optional<Incoming> FabricConnection::take_next() {
   begin_turn();
-  if (std::exchange(room_told_, false)) body_refused_.store(false, std::memory_order_relaxed);
+  bodies_refused_.forget();
   traffic_->progress();
   seen_ended_ = traffic_->ended();  // before anything is looked at: what ends from now on is news
   collect_reads();
@@ -406,8 +407,8 @@ bool FabricConnection::front_is_ready() const {
 }
 
 bool FabricConnection::has_other_news() const noexcept {
-  if (body_refused_.load(std::memory_order_relaxed) && traffic_->has_room()) {
-    room_told_ = true;
+  if (bodies_refused_.pending() && traffic_->has_room()) {
+    bodies_refused_.tell();
     return true;
   }
   return *unseen_reads_ > 0 || traffic_->ended() != seen_ended_ || traffic_->broken() ||

@@ -15,6 +15,7 @@
 #include "core/unique_fd.h"
 #include "traffic.h"
 #include "transport/fabric.h"
+#include "transport/internal/refusals.h"
 #include "transport/net/stream_connection.h"
 
 namespace crossdock::transport::fabric {
@@ -106,7 +107,7 @@ class FabricConnection final : public net::StreamConnection {
   const bool serves_;
   const std::shared_ptr<const FabricDomain> domain_;
   const std::unique_ptr<Traffic> traffic_;
-  std::atomic<bool> body_refused_{false};  // a body found no room
+  Refusals bodies_refused_;
 
   // Of the sending half:
   std::uint64_t next_tag_;
@@ -125,10 +126,9 @@ class FabricConnection final : public net::StreamConnection {
   std::uint64_t read_bytes_ = 0;  // of these
   // Reads that have ended and whose Reading doesn't know: they may end while another one is asked.
   const std::shared_ptr<std::size_t> unseen_reads_ = std::make_shared<std::size_t>(0);
-  std::uint64_t seen_ended_ = 0;    // of Traffic::ended()
-  bool frame_came_ = false;         // to beside()
-  bool reads_only_ = false;         // messages don't count as something to receive
-  mutable bool room_told_ = false;  // readable() has returned true because of room for a body
+  std::uint64_t seen_ended_ = 0;  // of Traffic::ended()
+  bool frame_came_ = false;       // to beside()
+  bool reads_only_ = false;       // messages don't count as something to receive
 };
 
 }  // namespace crossdock::transport::fabric

@@ -31,11 +31,11 @@ bool FrameWriter::send(FrameKind kind, std::uint64_t tag, ByteSpan head, ByteSpa
   const auto no_room = [&] { return has_body() || (queued() > 0 && queued() + total > queue_limit_); };
   if (no_room()) {
     push_locked(&dropped);
-    refused_.store(no_room(), std::memory_order_relaxed);
     update();
-    if (no_room()) return false;
-  } else {
-    refused_.store(false, std::memory_order_relaxed);
+    if (no_room()) {
+      refusals_.add();
+      return false;
+    }
   }
   if (ended()) return false;
 
@@ -76,8 +76,8 @@ bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, 
   Dropped of_this;
   const std::lock_guard lock(mutex_);
   if (has_body()) push_locked(&of_last);
-  refused_.store(has_body(), std::memory_order_relaxed);
   if (has_body() || ended()) {
+    if (has_body()) refusals_.add();
     update();
     return false;
   }
@@ -115,10 +115,6 @@ void FrameWriter::taken(std::uint64_t messages, bool now) {
   tell_taken_ = true;
   push_locked(&dropped);
   update();
-}
-
-void FrameWriter::forget_refusal() noexcept {
-  if (room_came()) refused_.store(false, std::memory_order_relaxed);
 }
 
 void FrameWriter::window(std::uint64_t messages, bool now) {

@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "frames.h"
 #include "piece_buffer.h"
+#include "transport/internal/refusals.h"
 
 namespace crossdock::transport::net {
 
@@ -52,12 +53,14 @@ class FrameWriter {
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
   /// The stream has ended because the memory of a body isn't readable any more.
   bool source_lost() const noexcept { return source_lost_.load(std::memory_order_acquire); }
-  /// A send() found no room, and there may be room now.
+  /// A send() found no room, and there may be room now. For the receiving half.
   bool room_came() const noexcept {
-    return refused_.load(std::memory_order_relaxed) && room_.load(std::memory_order_relaxed);
+    if (!refusals_.pending() || !room_.load(std::memory_order_relaxed)) return false;
+    refusals_.tell();
+    return true;
   }
-  /// Called once the caller knows of the room.
-  void forget_refusal() noexcept;
+  /// Called by the receiving half once the caller knows of the room that room_came() has told of.
+  void forget_refusals() noexcept { refusals_.forget(); }
   /// Messages sent in total.
   std::uint64_t sent() const noexcept { return sent_.load(std::memory_order_acquire); }
   /// Bytes that the stream has accepted in total.
@@ -89,7 +92,7 @@ class FrameWriter {
   std::atomic<bool> more_{false};
   std::atomic<bool> ended_{false};
   std::atomic<bool> source_lost_{false};  // set before ended_
-  std::atomic<bool> refused_{false};
+  Refusals refusals_;
   std::atomic<bool> room_{true};
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint64_t> pushed_{0};

@@ -204,10 +204,8 @@ std::optional<Incoming> StreamConnection::take() {
 }
 
 void StreamConnection::begin_turn() {
-  if (std::exchange(room_told_, false)) {
-    writer_.forget_refusal();
-    window_.forget_opened();
-  }
+  writer_.forget_refusals();
+  if (std::exchange(window_told_, false)) window_.forget_opened();
   if (writer_.pending()) writer_.push();
 }
 
@@ -256,12 +254,9 @@ bool StreamConnection::hung_up(int wait_ms) const noexcept {
 
 /// Checks everything that needs no system call.
 bool StreamConnection::news() const noexcept {
-  if (writer_.room_came() || window_.opened()) {
-    room_told_ = true;
-    return true;
-  }
-  return failure_.has_value() || (takes_input() && reader_.has_more()) || writer_.has_more() || writer_.ended() ||
-         has_other_news();
+  if (window_.opened()) window_told_ = true;
+  return writer_.room_came() || window_told_ || failure_.has_value() || (takes_input() && reader_.has_more()) ||
+         writer_.has_more() || writer_.ended() || has_other_news();
 }
 
 bool StreamConnection::readable() const {

@@ -144,7 +144,7 @@ class StreamConnection : public Connection, private ControlFrames {
 
   // Of the receiving half:
   Acknowledgements acknowledgements_;
-  mutable bool room_told_ = false;  // readable() has returned true because of room
+  mutable bool window_told_ = false;  // readable() has returned true because the window has opened
   std::optional<std::pair<ErrorCode, std::string>> failure_;
 };
 

@@ -9,6 +9,12 @@ std::size_t size_of(std::span<const ByteSpan> parts) noexcept {
   return size;
 }
 
+std::uint64_t small_bytes_of(std::span<const BodyPiece> pieces) noexcept {
+  std::uint64_t bytes = 0;
+  for (const BodyPiece& piece : pieces) bytes += size_of(piece.prefix) + (piece.size < kLargePiece ? piece.size : 0);
+  return bytes;
+}
+
 std::vector<BodyPiece> pieces_of(std::span<const ByteSpan> parts) {
   const std::size_t large = std::max(kLargePiece, size_of(parts) / kMaxLarge);
   std::vector<BodyPiece> pieces;

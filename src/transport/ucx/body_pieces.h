@@ -60,6 +60,9 @@ struct BodyPiece {
 
 std::size_t size_of(std::span<const ByteSpan> parts) noexcept;
 
+/// Returns the bytes of pieces that are sent without rendezvous.
+std::uint64_t small_bytes_of(std::span<const BodyPiece> pieces) noexcept;
+
 /// Returns the pieces of a body, in order: at most kMaxPieces. A body of very many large parts has a higher limit for
 /// them.
 std::vector<BodyPiece> pieces_of(std::span<const ByteSpan> parts);

@@ -137,8 +137,24 @@ bool UcxConnection::send_counted(std::uint64_t size, Send send) {
     throw;
   }
   sent_.fetch_sub(1, std::memory_order_relaxed);
-  refused_.store(size + 1, std::memory_order_release);
+  refused_until_.store(pieces_ahead_.goal(), std::memory_order_relaxed);
+  refused_bytes_.store(size, std::memory_order_relaxed);
+  refusals_.add();
   return false;
+}
+
+/// Sends a body by `send`, which gets what bounds its pieces; null: the peer knows none.
+template <typename Send>
+bool UcxConnection::send_body_counted(std::uint64_t size, Send send) {
+  fork_.check(kWhat);
+  if (size > body_limit_) {
+    throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
+                               std::to_string(body_limit_) + " bytes of " + where_ +
+                               "; raise UcxOptions::max_body there");
+  }
+  if (!in_pieces_) return send_counted(size, [&] { return send(nullptr); });
+  pieces_ahead_.begin(sent_.load(std::memory_order_relaxed) + 1, window_.taken());
+  return send_counted(size, [&] { return send(&pieces_ahead_); });
 }
 
 template <typename Send>
@@ -162,17 +178,8 @@ bool UcxConnection::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail)
 }
 
 bool UcxConnection::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
-  fork_.check(kWhat);
-  const std::uint64_t size = size_of(parts);
-  check_body_size(size);
-  return send_counted(size, [&] { return endpoint_->send_body(tag, parts, keep, in_pieces_); });
-}
-
-void UcxConnection::check_body_size(std::uint64_t size) const {
-  if (size <= body_limit_) return;
-  throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
-                             std::to_string(body_limit_) + " bytes of " + where_ +
-                             "; raise UcxOptions::max_body there");
+  return send_body_counted(size_of(parts),
+                           [&](PiecesAhead* ahead) { return endpoint_->send_body(tag, parts, keep, ahead); });
 }
 
 bool UcxConnection::reaches(const device::Device& device) const noexcept {
@@ -183,22 +190,29 @@ bool UcxConnection::reaches(const device::Device& device) const noexcept {
 
 bool UcxConnection::send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, const device::Device& device,
                                      std::shared_ptr<const void> keep) {
-  fork_.check(kWhat);
   if (!reaches(device) || parts.size() > kMaxDeviceParts) {
     return Connection::send_device_body(tag, parts, device, std::move(keep));
   }
   std::uint64_t size = 0;
   for (const ByteSpan part : parts) size += align_up(part.size(), 64);
-  check_body_size(size);
   const ucs_memory_type_t type = *worker_->context().memory_type(device.type);
-  return send_counted(size, [&] { return endpoint_->send_device_body(tag, parts, type, keep); });
+  return send_body_counted(
+      size, [&](PiecesAhead* ahead) { return endpoint_->send_device_body(tag, parts, type, keep, ahead); });
+}
+
+std::string UcxConnection::why_gone(bool said_goodbye) const {
+  if (said_goodbye) return where_ + " has closed the connection";
+  const auto why = endpoint_->failure();
+  const std::string of_ucx = why ? " (UCX: " + *why + ")" : "";
+  if (endpoint_->body_failed()) {
+    return "the connection to " + where_ + " has ended: a body in memory of a device couldn't be sent" + of_ucx;
+  }
+  return where_ + " is gone: it has exited or was killed, or the network lost it" + of_ucx;
 }
 
 void UcxConnection::throw_gone() {
   gone_.store(true, std::memory_order_relaxed);
-  throw ConnectionError(where_ + (goodbye_.load(std::memory_order_relaxed)
-                                      ? " has closed the connection"
-                                      : " is gone: it has exited or was killed, or the network lost it"));
+  throw ConnectionError(why_gone(goodbye_.load(std::memory_order_relaxed)));
 }
 
 bool UcxConnection::flush() {
@@ -339,8 +353,8 @@ std::optional<Incoming> UcxConnection::receive() {
 }
 
 std::optional<Incoming> UcxConnection::take() {
-  if (std::exchange(room_told_, false)) {
-    refused_.store(0, std::memory_order_relaxed);
+  refusals_.forget();
+  if (std::exchange(window_told_, false)) {
     if (agreement_.as_specified && window_opened()) specified_window_.store(0, std::memory_order_relaxed);
     window_.forget_opened();
   }
@@ -445,14 +459,8 @@ bool UcxConnection::has_ended() const noexcept {
 void UcxConnection::throw_end() {
   acknowledge();  // the peer waits for it
   gone_.store(true, std::memory_order_relaxed);
-  std::string what = where_;
-  if (has_ended()) {
-    what += " has closed the connection";
-  } else {
-    what += " is gone: it has exited or was killed, or the network lost it";
-    if (const auto why = endpoint_->failure()) what += " (UCX: " + *why + ")";
-    if (worker_->in_message()) what += ", in the middle of a message";
-  }
+  std::string what = why_gone(has_ended());
+  if (!has_ended() && worker_->in_message()) what += ", in the middle of a message";
   throw ConnectionError(what);
 }
 
@@ -465,15 +473,17 @@ bool UcxConnection::window_opened() const noexcept {
 }
 
 bool UcxConnection::room_came() const {
-  const std::uint64_t refused = refused_.load(std::memory_order_acquire);
-  return refused != 0 && endpoint_->room_for(refused - 1);
+  if (!refusals_.pending() || window_.taken() < refused_until_.load(std::memory_order_relaxed) ||
+      !endpoint_->room_for(refused_bytes_.load(std::memory_order_relaxed))) {
+    return false;
+  }
+  refusals_.tell();
+  return true;
 }
 
 bool UcxConnection::news() const {
-  if (room_came() || window_opened()) {
-    room_told_ = true;
-    return true;
-  }
+  if (window_opened()) window_told_ = true;
+  if (room_came() || window_told_) return true;
   // After a goodbye, the messages before it are still to come.
   const bool ended = goodbye_.load(std::memory_order_relaxed) ? has_ended() : gone_.load(std::memory_order_relaxed);
   return failure_.has_value() || (!reads_only_ && worker_->ready()) || worker_->unseen_reads() > 0 || ended ||

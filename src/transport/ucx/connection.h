@@ -18,6 +18,7 @@
 #include "probe_timer.h"
 #include "remote_key.h"
 #include "transport/internal/handshake.h"
+#include "transport/internal/refusals.h"
 #include "transport/net/announced_regions.h"
 #include "transport/net/window.h"
 #include "transport/transport.h"
@@ -90,8 +91,10 @@ class UcxConnection final : public Connection {
   template <typename Send>
   bool send_counted(std::uint64_t size, Send send);
   template <typename Send>
+  bool send_body_counted(std::uint64_t size, Send send);
+  template <typename Send>
   bool send_message(ByteSpan head, ByteSpan tail, Send send);
-  void check_body_size(std::uint64_t size) const;
+  std::string why_gone(bool said_goodbye) const;
   [[noreturn]] void throw_gone();
 
   std::optional<Incoming> take();
@@ -123,10 +126,15 @@ class UcxConnection final : public Connection {
   // With a peer strictly as specified: the window that below_window() waits for; 0: none.
   std::atomic<std::size_t> specified_window_{0};
   std::atomic<bool> idle_{true};  // nothing was sent since acknowledge_all(): the peer has nothing to send either
-  std::atomic<std::uint64_t> refused_{0};  // the size of the message that found no room, plus 1; 0: none
+  Refusals refusals_;
+  std::atomic<std::uint64_t> refused_bytes_{0};  // of the message that found no room last
+  std::atomic<std::uint64_t> refused_until_{0};  // the message that the peer must have taken before there is room
   std::atomic<bool> goodbye_{false};
   std::atomic<bool> gone_{false};  // the peer has disconnected, and nothing can be sent any more
-  std::uint64_t told_window_ = 0;  // of the sending half
+
+  // Of the sending half:
+  std::uint64_t told_window_ = 0;
+  PiecesAhead pieces_ahead_;
 
   // Of the receiving half:
   std::optional<ProbeTimer> probes_;  // of a client
@@ -137,7 +145,7 @@ class UcxConnection final : public Connection {
   net::Acknowledgements acknowledgements_;
   std::uint64_t last_ = 0;            // messages that come before the peer's goodbye
   std::shared_ptr<const void> kept_;  // the memory of the last message
-  mutable bool room_told_ = false;    // readable() has returned true because of room
+  mutable bool window_told_ = false;  // readable() has returned true because the window has opened
   std::optional<std::pair<ErrorCode, std::string>> failure_;
 };
 

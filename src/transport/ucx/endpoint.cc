@@ -148,11 +148,13 @@ bool Endpoint::send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) {
 }
 
 bool Endpoint::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, const std::shared_ptr<const void>& keep,
-                         bool in_pieces) {
+                         PiecesAhead* ahead) {
   const std::size_t total = size_of(parts);
-  if (in_pieces && parts.size() > 1 && total > kLargePiece) {
+  if (ahead != nullptr && parts.size() > 1 && total > kLargePiece) {
     const std::vector<BodyPiece> pieces = pieces_of(parts);
-    if (pieces.size() > 1 || !pieces[0].prefix.empty()) return send_pieces({.tag = tag, .total = total}, pieces, keep);
+    if (pieces.size() > 1 || !pieces[0].prefix.empty()) {
+      return send_pieces({.tag = tag, .total = total}, pieces, keep, ahead);
+    }
   }
   const Worker::Lock lock(*worker_);
   check_usable();
@@ -175,11 +177,11 @@ Operation& Endpoint::begin_piece(const BodyPiece& piece, const std::shared_ptr<c
 }
 
 bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces,
-                           const std::shared_ptr<const void>& keep, ucs_memory_type_t memory_type) {
+                           const std::shared_ptr<const void>& keep, PiecesAhead* ahead, ucs_memory_type_t memory_type) {
   const Worker::Lock lock(*worker_);
   check_usable();
   // The first of a group decides, as in read().
-  if (!has_room(0)) return false;
+  if (!has_room(0) || (ahead != nullptr && !ahead->add(small_bytes_of(pieces)))) return false;
   // All memory is taken before the first piece is sent: a body can't end in the middle.
   std::vector<Operation*> operations;
   operations.reserve(pieces.size());
@@ -190,7 +192,7 @@ bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pie
       operations.push_back(&operation);
       if (memory_type != UCS_MEMORY_TYPE_HOST && !piece.parts.empty()) {
         operation.memory_type = memory_type;
-        operation.on_failure = &state_.failure;
+        operation.told_of_failure = &state_;
       }
       operation.header.resize(PieceHead::kBytes);
       encode(head, operation.header.data());
@@ -202,7 +204,7 @@ bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pie
     }
   } catch (...) {
     for (; started < operations.size(); ++started) {
-      operations[started]->on_failure = nullptr;
+      operations[started]->told_of_failure = nullptr;
       worker_->operations_.end(*operations[started], UCS_ERR_CANCELED);
     }
     throw;
@@ -211,7 +213,7 @@ bool Endpoint::send_pieces(const PieceHead& head, std::span<const BodyPiece> pie
 }
 
 bool Endpoint::send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, ucs_memory_type_t memory_type,
-                                const std::shared_ptr<const void>& keep) {
+                                const std::shared_ptr<const void>& keep, PiecesAhead* ahead) {
   // The padding behind a part goes in the next piece's header: the host can write it there.
   std::vector<ByteSpan> paddings(parts.size() + 1);
   std::vector<BodyPiece> pieces;
@@ -226,7 +228,7 @@ bool Endpoint::send_device_body(std::uint64_t tag, std::span<const ByteSpan> par
   }
   if (total == 0) return send_body(tag, {}, keep);
   if (!paddings.back().empty()) pieces.push_back({.prefix = {&paddings.back(), 1}, .parts = {}, .size = 0});
-  return send_pieces({.tag = tag, .total = total}, pieces, keep, memory_type);
+  return send_pieces({.tag = tag, .total = total}, pieces, keep, ahead, memory_type);
 }
 
 void Endpoint::send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep) {
@@ -296,6 +298,11 @@ std::optional<std::string> Endpoint::failure() const {
   const Worker::Lock lock(*worker_);
   if (!state_.failure) return std::nullopt;
   return worker_->context().library().text(*state_.failure);
+}
+
+bool Endpoint::body_failed() const {
+  const Worker::Lock lock(*worker_);
+  return state_.body_failed;
 }
 
 bool Endpoint::room_for(std::size_t bytes) const {

@@ -11,6 +11,7 @@
 #include "body_pieces.h"
 #include "core/bytes.h"
 #include "packed_parts.h"
+#include "pieces_ahead.h"
 #include "transport/internal/socket_address.h"
 #include "worker.h"
 
@@ -51,18 +52,19 @@ class Endpoint {
   bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail);
   /// Sends a message with a tag: `parts` one after the other. The bytes are read in place, also after the call, unless
   /// there are many small parts. `keep` keeps them alive until the message has been sent or given up, and is dropped on
-  /// a thread that uses or destroys the worker, without a lock. The spans themselves are copied. `in_pieces`: the peer
-  /// knows bodies in pieces.
+  /// a thread that uses or destroys the worker, without a lock. The spans themselves are copied. `ahead`: the peer
+  /// knows bodies in pieces, and so many may be ahead of it; null: it doesn't know them.
   bool send_body(std::uint64_t tag, std::span<const ByteSpan> parts, const std::shared_ptr<const void>& keep,
-                 bool in_pieces = false);
-  /// Sends a body by a message for each piece, as send_body() does. `memory_type` is that of the parts; prefixes are in
-  /// memory of the host. If a part of a device can't be sent, failure() says so.
+                 PiecesAhead* ahead = nullptr);
+  /// Sends a body by a message for each piece, as send_body() does; a null `ahead` doesn't bound them. `memory_type` is
+  /// that of the parts; prefixes are in memory of the host. If a part of a device can't be sent, failure() and
+  /// body_failed() say so.
   bool send_pieces(const PieceHead& head, std::span<const BodyPiece> pieces, const std::shared_ptr<const void>& keep,
-                   ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST);
+                   PiecesAhead* ahead = nullptr, ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST);
   /// Sends a body from memory of a device, in pieces: `parts`, none of them empty, each followed by zeros up to a
-  /// multiple of 64 bytes. The host reads none of them. If they can't be read later, failure() says so.
+  /// multiple of 64 bytes. The host reads none of them. If they can't be sent, it is as in send_pieces().
   bool send_device_body(std::uint64_t tag, std::span<const ByteSpan> parts, ucs_memory_type_t memory_type,
-                        const std::shared_ptr<const void>& keep);
+                        const std::shared_ptr<const void>& keep, PiecesAhead* ahead);
   /// Sets how many bytes of messages may be copied and kept while the network is full. A single message may be larger.
   void limit_copies(std::size_t bytes) noexcept { max_copied_ = bytes; }
   /// Whether there is room for a message of `bytes` that is copied.
@@ -82,6 +84,8 @@ class Endpoint {
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;
+  /// Whether that is a body in memory of a device, which UCX couldn't send.
+  bool body_failed() const;
   /// Whether that is a rejection of one end's UCX by the other's, before any message.
   bool rejected() const;
 

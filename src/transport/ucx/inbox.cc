@@ -114,9 +114,9 @@ ucs_status_t Inbox::add_piece(ByteSpan header, void* data, std::size_t size, boo
   }
   const ByteSpan rest = rendezvous ? ByteSpan() : ByteSpan(static_cast<const std::byte*>(data), size);
   if (body->memory != nullptr) {
-    // Before place(), which gives a piece back to UCX where this fails: only later call-backs may do that.
+    // Not left to place(): where this fails, it gives the piece back to UCX, which isn't allowed in this call-back.
     const std::uint64_t at = body->arrived;
-    if (!put(*body, at, prefix) || !put(*body, at + prefix.size(), rest)) return UCS_OK;
+    if (!put(*body, at, prefix, rest)) return UCS_OK;
     count_arrived(*body, prefix.size() + rest.size());
     wrote(*body, prefix.size() + rest.size());
     if (!rendezvous) return UCS_OK;
@@ -173,14 +173,24 @@ void Inbox::count_arrived(Entry& body, std::uint64_t bytes) noexcept {
 }
 
 /// Copies bytes to a body's memory. Returns false if its device refuses them; then the queue ends with that error.
-bool Inbox::put(Entry& body, std::uint64_t offset, ByteSpan bytes) noexcept {
+bool Inbox::put(Entry& body, std::uint64_t offset, ByteSpan first, ByteSpan second) noexcept {
   std::byte* const to = body.memory.get() + offset;
   if (body.on_device == nullptr) {
-    std::ranges::copy(bytes, to);
+    std::ranges::copy(second, std::ranges::copy(first, to).out);
     return true;
   }
   try {
-    if (!bytes.empty()) body.on_device->write(to, bytes);
+    // Small bytes are put together, since each write waits for the device.
+    std::vector<std::byte> both;
+    if (!first.empty() && !second.empty()) {
+      both.reserve(first.size() + second.size());
+      both.assign(first.begin(), first.end());
+      both.insert(both.end(), second.begin(), second.end());
+      first = both;
+    } else if (first.empty()) {
+      first = second;
+    }
+    if (!first.empty()) body.on_device->write(to, first);
     return true;
   } catch (const Error& error) {
     fail(error.code(), error.what());
@@ -193,7 +203,7 @@ bool Inbox::put(Entry& body, std::uint64_t offset, ByteSpan bytes) noexcept {
 /// Has a piece written to its body's memory.
 void Inbox::place(Piece& piece) {
   std::byte* const to = piece.body->memory.get() + piece.offset + piece.early.size();
-  if (!put(*piece.body, piece.offset, piece.early)) {
+  if (!put(*piece.body, piece.offset, piece.early, {})) {
     if (piece.held != nullptr) worker_.api().am_data_release(worker_.get(), piece.held);
     return end_piece(piece, UCS_ERR_IO_ERROR);
   }

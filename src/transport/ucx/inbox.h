@@ -142,7 +142,7 @@ class Inbox {
   ucs_status_t add(MessageKind kind, void* data, std::size_t size, bool rendezvous);
   ucs_status_t add_piece(ByteSpan header, void* data, std::size_t size, bool rendezvous);
   Entry* body_of(ByteSpan header, std::uint64_t length);
-  bool put(Entry& body, std::uint64_t offset, ByteSpan bytes) noexcept;
+  bool put(Entry& body, std::uint64_t offset, ByteSpan first, ByteSpan second) noexcept;
   void place(Piece& piece);
   void count_arrived(Entry& body, std::uint64_t bytes) noexcept;
   static void end_piece(Piece& piece, ucs_status_t status) noexcept;

@@ -73,9 +73,9 @@ Operation& Operations::begin_read(std::shared_ptr<Outcome> outcome, std::shared_
 void Operations::end(Operation& operation, ucs_status_t status) noexcept {
   if (operation.outcome != nullptr) operation.outcome->end(status);
   operation.outcome = nullptr;
-  if (status != UCS_OK && operation.on_failure != nullptr && !*operation.on_failure) *operation.on_failure = status;
+  void* const told = std::exchange(operation.told_of_failure, nullptr);
+  if (status != UCS_OK && told != nullptr) on_failure_(told, status);
   operation.memory_type = UCS_MEMORY_TYPE_HOST;
-  operation.on_failure = nullptr;
   if (std::exchange(operation.is_read, false)) --reads_;
   copied_ -= operation.copy.size();
   operation.header.clear();

@@ -58,7 +58,7 @@ struct Operation {
   std::shared_ptr<Outcome> outcome;  ///< Told of the end, if anybody asks for it.
   bool is_read = false;
   ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST;  ///< Of `parts`.
-  std::optional<ucs_status_t>* on_failure = nullptr;     ///< Told if it fails, unless somebody was before.
+  void* told_of_failure = nullptr;                       ///< For the FailureHandler; null: nobody is told.
   Operations* owner = nullptr;
   std::list<Operation>::iterator self;
 };
@@ -67,7 +67,9 @@ struct Operation {
 /// destroyed. Use it under the worker's lock; `user_data` of UCX's call-backs is the Operation.
 class Operations {
  public:
-  explicit Operations(const Api& api) noexcept : api_(api) {}
+  /// Is called under the worker's lock, with Operation::told_of_failure.
+  using FailureHandler = void (*)(void* told, ucs_status_t status);
+  Operations(const Api& api, FailureHandler on_failure) noexcept : api_(api), on_failure_(on_failure) {}
   Operations(const Operations&) = delete;
   Operations& operator=(const Operations&) = delete;
   /// Ends what is left as cancelled. UCX must be through with it: destroy its worker first.
@@ -94,6 +96,7 @@ class Operations {
 
  private:
   const Api& api_;
+  const FailureHandler on_failure_;
   std::list<Operation> active_;
   std::list<Operation> idle_;  // to be used again
   std::list<Operation> ended_;

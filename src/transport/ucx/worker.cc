@@ -24,7 +24,12 @@ Worker::Lock::~Lock() {
 Worker::Worker(std::shared_ptr<const UcxContext> context, const ReceiveLimits& limits, std::string where)
     : where_(std::move(where)),
       handle_(std::make_unique<WorkerHandle>(std::move(context))),
-      operations_(handle_->api()),
+      operations_(handle_->api(),
+                  [](void* told, ucs_status_t status) {
+                    auto& state = *static_cast<EndpointState*>(told);
+                    state.body_failed = !state.failure.has_value();
+                    state.worker.record_failure(state, status);
+                  }),
       inbox_(*handle_, limits, where_),
       reads_(*handle_, inbox_, where_) {}
 

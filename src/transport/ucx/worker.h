@@ -86,6 +86,7 @@ class Worker {
     Worker& worker;
     ucp_ep_h endpoint = nullptr;
     std::optional<ucs_status_t> failure;
+    bool body_failed = false;  // that is why: memory of a device couldn't be sent
   };
 
   /// The worker's lock. Drops what ended operations kept after it was released. Throws ForkError in a forked child.

@@ -344,7 +344,32 @@ TEST_P(Frames, AFullStreamMeansNoRoomInTheEnd) {
   stream_.room = SIZE_MAX;
   EXPECT_TRUE(writer.push());
   EXPECT_TRUE(writer.room_came());
+  EXPECT_TRUE(writer.room_came()) << "until its owner's next turn";
   EXPECT_TRUE(writer.send(FrameKind::kMessage, 0, bytes, {}));
+  writer.forget_refusals();
+  EXPECT_FALSE(writer.room_came());
+}
+
+TEST_P(Frames, ARefusalAfterItsOwnerWasToldOfRoomIsToldAnew) {
+  FrameWriter writer(stream_, 1000, GetParam());
+  const auto bytes = pattern(100, 1);
+  const auto fill = [&] {
+    stream_.room = 0;
+    for (int sent = 0; writer.send(FrameKind::kMessage, 0, bytes, {});) ASSERT_LT(++sent, 100);
+    EXPECT_FALSE(writer.room_came());
+  };
+  const auto empty = [&] {
+    stream_.room = SIZE_MAX;
+    EXPECT_TRUE(writer.push());
+  };
+  fill();
+  empty();
+  EXPECT_TRUE(writer.room_came());
+  fill();
+  empty();  // before the owner's next turn
+  writer.forget_refusals();
+  EXPECT_TRUE(writer.room_came());
+  writer.forget_refusals();
   EXPECT_FALSE(writer.room_came());
 }
 

@@ -71,7 +71,8 @@ void cross(Ends& ends, const std::vector<std::size_t>& sizes, std::uint64_t tag)
   auto body = std::make_shared<const std::vector<std::byte>>(pattern(total, static_cast<unsigned>(tag)));
   const std::weak_ptr<const std::vector<std::byte>> alive = body;
   const std::vector<std::byte> expected = *body;
-  ASSERT_TRUE(ends.server.endpoint->send_body(tag, parts_of(*body, sizes), body, true));
+  PiecesAhead ahead;
+  ASSERT_TRUE(ends.server.endpoint->send_body(tag, parts_of(*body, sizes), body, &ahead));
   body.reset();
   const Received got = ends.receive(ends.client);
   EXPECT_EQ(got.kind, MessageKind::kTagged);
@@ -102,7 +103,8 @@ TEST(UcxBodyPieces, PackedPartsAreBoundedAndTheRestIsSentInPlace) {
   const std::vector<std::byte> body = pattern(1 << 20);
   const std::vector<ByteSpan> parts = parts_of(body, std::vector<std::size_t>(64, 16 << 10));
   constexpr std::uint64_t kBodies = 20;
-  for (std::uint64_t i = 0; i < kBodies; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, true));
+  PiecesAhead ahead;
+  for (std::uint64_t i = 0; i < kBodies; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, &ahead));
   for (std::uint64_t i = 0; i < kBodies; ++i) {
     const Received got = ends.receive(ends.client);
     EXPECT_EQ(got.tag, i);
@@ -137,9 +139,10 @@ TEST(UcxBodyPieces, ComeInTheOrderOfOtherMessages) {
   const std::vector<std::byte> body = pattern(3 * kBig + 5);
   const std::vector<ByteSpan> parts = parts_of(body, {kBig, 5, kBig, kBig});
   constexpr std::uint64_t kRounds = 30;
+  PiecesAhead ahead;
   for (std::uint64_t i = 0; i < kRounds; ++i) {
     ASSERT_TRUE(ends.server.endpoint->send_untagged(as_bytes("metadata"), {}));
-    ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, true));
+    ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, &ahead));
     ASSERT_TRUE(ends.server.endpoint->send_tagged(1000 + i, as_bytes("tagged"), {}));
   }
   for (std::uint64_t i = 0; i < kRounds; ++i) {
@@ -159,13 +162,43 @@ TEST(UcxBodyPieces, AWaitingBodyIsReceivedLater) {
   ends.client.worker->limit(limits);
   const std::vector<std::byte> body = pattern(900'000);
   const std::vector<ByteSpan> parts = parts_of(body, {40'000, 400'000, 10, 400'000, 59'990});
-  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, true));
+  PiecesAhead ahead;
+  for (std::uint64_t i = 0; i < 8; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, nullptr, &ahead));
   EXPECT_FALSE(ends.run([&] { return ends.server.worker->sends() == 0; }, 200));
   for (std::uint64_t i = 0; i < 8; ++i) {
     const Received got = ends.receive(ends.client);
     EXPECT_EQ(got.tag, i);
     EXPECT_TRUE(same(got.bytes, body));
   }
+}
+
+TEST(UcxBodyPieces, SmallOnesAheadOfAPeerAreBounded) {
+  constexpr std::uint64_t kHalf = PiecesAhead::kMost / 2;
+  PiecesAhead ahead;
+  ahead.begin(1, 0);
+  EXPECT_TRUE(ahead.add(3 * PiecesAhead::kMost)) << "a single body may have more";
+  ahead.begin(2, 0);
+  EXPECT_TRUE(ahead.add(0)) << "large pieces alone stay with the sender";
+  EXPECT_FALSE(ahead.add(1));
+  EXPECT_EQ(ahead.goal(), 1u);
+  ahead.begin(2, 1);
+  EXPECT_EQ(ahead.goal(), 0u);
+  EXPECT_TRUE(ahead.add(kHalf));
+  ahead.begin(4, 1);
+  EXPECT_TRUE(ahead.add(kHalf));
+  ahead.begin(6, 1);
+  EXPECT_FALSE(ahead.add(1));
+  EXPECT_EQ(ahead.goal(), 2u);
+  ahead.begin(6, 3);
+  EXPECT_TRUE(ahead.add(kHalf));
+  EXPECT_FALSE(ahead.add(1));
+  EXPECT_EQ(ahead.goal(), 4u);
+}
+
+TEST(UcxBodyPieces, OnlySmallOnesAreAheadOfAPeer) {
+  const std::vector<std::byte> bytes = pattern(3 * kBig);
+  const std::vector<ByteSpan> parts = parts_of(bytes, {10, kBig, 5000, kBig, kBig - 5010});
+  EXPECT_EQ(small_bytes_of(pieces_of(parts)), 10u + 5000 + (kBig - 5010 < kLargePiece ? kBig - 5010 : 0));
 }
 
 TEST(UcxBodyPieces, EndsMayBeDestroyedInAnyState) {
@@ -175,7 +208,8 @@ TEST(UcxBodyPieces, EndsMayBeDestroyedInAnyState) {
     const auto body = std::make_shared<const int>(step);
     {
       Ends ends;
-      for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, body, true));
+      PiecesAhead ahead;
+      for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(ends.server.endpoint->send_body(i, parts, body, &ahead));
       for (int i = 0; i < step; ++i) {
         ends.client.worker->progress();
         ends.server.worker->progress();
