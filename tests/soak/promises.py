@@ -28,4 +28,6 @@ def check_nothing_stays(unit: Unit, server: PeerServer, fresh: dict[str, Any]) -
         return holds_nothing(last, fresh)
 
     if not wait_until(holds):
-        unit.finding(f"left behind in the server: {last}; when it was new: {fresh}")
+        unit.finding(
+            f"left behind in the server: {last}; when it was new: {fresh}; its descriptors: {server.descriptors()}"
+        )

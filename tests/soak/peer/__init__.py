@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from tests.soak.unit import ROOT, Unit
+
+_TCP_STATES = {"01": "connected", "02": "connecting", "08": "closed by the peer", "0A": "listening"}  # of Linux
 
 BUILDS = ("dev", "tsan", "asan")
 _OPTIONS = {
@@ -58,6 +61,21 @@ class PeerServer:
 
     def alive(self) -> bool:
         return self._process.poll() is None
+
+    def descriptors(self) -> list[str]:
+        """What each of its descriptors is; of a TCP socket also its two ports and its state."""
+        process = Path(f"/proc/{self._process.pid}")
+        sockets = {}
+        for row in (line.split() for name in ("tcp", "tcp6") for line in (process / "net" / name).open()):
+            if row[0] != "sl":
+                here, there = (int(address.rpartition(":")[2], 16) for address in row[1:3])
+                sockets[f"socket:[{row[9]}]"] = f"tcp {here} {there} {_TCP_STATES.get(row[3], row[3])}"
+        found = []
+        for entry in sorted((process / "fd").iterdir(), key=lambda entry: int(entry.name)):
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                target = os.readlink(entry)
+                found.append(f"{entry.name} {sockets.get(target, target)}")
+        return found
 
     def statistics(self) -> dict[str, Any]:
         self._in.write("\n")
