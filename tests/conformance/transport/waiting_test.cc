@@ -79,6 +79,36 @@ TEST_P(TransportConformance, RoomRingsASenderThatSleeps) {
   EXPECT_TRUE(server_->send(pattern(5000, 1), {}));
 }
 
+TEST_P(TransportConformance, ARefusalAfterItsOwnerWasToldOfRoomIsToldAnew) {
+  Wishes wishes;
+  wishes.small_queue = true;
+  connect(wishes);
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(40'000, 1));
+  const ByteSpan bytes(*body);
+  std::size_t on_way = 0;
+  const auto fill = [&] {
+    while (server_->send_body(1, {&bytes, 1}, body)) ASSERT_LT(++on_way, 100'000u);
+  };
+  const auto drain = [&](const auto& until) {
+    for (int waited_ms = 0; !until(); ++waited_ms) {
+      ASSERT_LT(waited_ms, kPatienceMs);
+      server_->flush();
+      while (client_->receive()) --on_way;
+      rung(*client_, 1);
+    }
+  };
+  fill();
+  drain([&] { return server_->readable(); });
+  fill();
+  // The owner's next turn, in which nothing may be lost. All that has arrived is seen then, and only the room is news.
+  drain([&] {
+    EXPECT_FALSE(server_->receive());
+    return on_way == 0 && server_->in_flight() == 0;
+  });
+  EXPECT_FALSE(server_->receive());
+  EXPECT_TRUE(server_->readable());
+}
+
 TEST_P(TransportConformance, ADrainedWindowRingsASenderThatSleeps) {
   connect();
   ASSERT_TRUE(server_->send(pattern(8, 1), {}));
