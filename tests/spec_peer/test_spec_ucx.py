@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -66,6 +67,10 @@ def batches() -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=100_000))
 
 
+def endless() -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(TABLE.schema, itertools.cycle(TABLE.to_batches()))
+
+
 def wait_until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 20
     while not true():
@@ -86,7 +91,7 @@ def table_file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server() -> Iterator[xd.Server]:
-    with xd.serve({"table": TABLE, "live": batches}, "ucx://127.0.0.1:0") as serving:
+    with xd.serve({"table": TABLE, "live": batches, "endless": endless}, "ucx://127.0.0.1:0") as serving:
         yield serving
 
 
@@ -204,7 +209,8 @@ def test_a_client_that_breaks_the_rules_ends_nobody_else(
     with xd.connect(server.uri) as other:
         reader = other.get("live")
         next(reader)
-        client = peer("client", act, server.locations[0], "live")
+        # Once a stream has ended, another request would be allowed.
+        client = peer("client", act, server.locations[0], "endless")
         assert hear(client) == "ended"
         client.finish()
         while says not in log_lines.next():
