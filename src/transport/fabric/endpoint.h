@@ -2,6 +2,7 @@
 
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -121,6 +122,8 @@ class Endpoint {
   std::shared_ptr<Operation> take(void* room);
   bool drained() const noexcept { return receiving_ == 0 || failure_ || domain_->progresses_by_itself(); }
   void drain();
+  bool may_close() const;
+  bool readable(std::chrono::milliseconds wait) const;
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;

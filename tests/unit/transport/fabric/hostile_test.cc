@@ -1,4 +1,6 @@
 // Peers that shake hands as they must, and then break the rules.
+#include <filesystem>
+
 #include "support.h"
 
 namespace crossdock::transport::fabric_test {
@@ -433,6 +435,28 @@ TEST_F(FabricHostileServer, ThatAnswersNoReadKeepsItsMemoryUntilItGoes) {
   while (undrained_endpoints() > 0 && Clock::now() < deadline) Endpoint::make(domain);
   EXPECT_EQ(undrained_endpoints(), 0u);
   EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(FabricHostileServer, MayLeaveBeforeItsEndpointIsConnected) {
+  const auto descriptors = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); };
+  const auto here = loopback_socket();
+  const auto domain = FabricDomains({}, FabricOptions{}.provider).beside(here.get());
+  const auto before = descriptors();
+  for (int bytes : {0, 3}) {
+    EndpointPtr endpoint = Endpoint::make(domain);
+    endpoint->await_opening(1);
+    const SocketAddress address = with_port(local_address(here.get()), endpoint->port());
+    UniqueFd peer = loopback_socket();
+    ASSERT_EQ(::connect(peer.get(), address.get(), address.size), 0);
+    const auto unconnected = descriptors();
+    const auto deadline = in_patience();
+    while (descriptors() == unconnected && Clock::now() < deadline) endpoint->progress();
+    ASSERT_GT(descriptors(), unconnected) << "libfabric has accepted it";
+    ASSERT_EQ(::send(peer.get(), "hey", static_cast<std::size_t>(bytes), 0), bytes);
+    peer.reset();
+    endpoint.reset();
+    EXPECT_EQ(descriptors(), before);
+  }
 }
 
 }  // namespace

@@ -126,18 +126,22 @@ struct Counted final : Operation {
   bool done = false;
 };
 
+/// A TCP socket with a port of its own at 127.0.0.1.
+inline UniqueFd loopback_socket() {
+  UniqueFd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::bind(made.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0) throw std::runtime_error("can't bind");
+  return made;
+}
+
 /// An end that shakes hands as it must, and then sends what the test likes.
 class RawEnd {
  public:
   /// A server: serve() takes a client.
-  RawEnd() : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in any{};
-    any.sin_family = AF_INET;
-    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::bind(listening_.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) != 0 ||
-        ::listen(listening_.get(), 1) != 0) {
-      throw std::runtime_error("can't listen");
-    }
+  RawEnd() : listening_(loopback_socket()) {
+    if (::listen(listening_.get(), 1) != 0) throw std::runtime_error("can't listen");
   }
   /// A client of the listener at `address`, whose offer `change` may change.
   explicit RawEnd(const std::string& address, const std::function<void(net::EndpointOffer&)>& change = {},
