@@ -8,6 +8,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/device/device_arena.h"
+#include "crossdock/device/pool.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/exchange/arrow_tensor.h"
 #include "crossdock/exchange/batch.h"

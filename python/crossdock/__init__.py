@@ -1,7 +1,7 @@
 """Passes arrays and tables from one library, process or machine to another, without a copy.
 
 `asarray()` imports any array as a `Tensor`, which other libraries can import. `serve()` offers tables by name,
-`connect()` gets them in another process, and `Arena` is memory to build tables in. `open()` and `write()` are for Arrow
+`connect()` gets them in another process. `Arena` is memory to build tables in, `Pool` shared memory that is used again. `open()` and `write()` are for Arrow
 files. `check()` checks the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload`
 selects where work runs, and `crossdock.testing` simulates devices.
 """
@@ -37,10 +37,11 @@ from crossdock.client import Client, connect
 from crossdock.debugging import debug
 from crossdock.errors import *  # noqa: F403
 from crossdock.file import open, write
+from crossdock.pool import Pool
 from crossdock.server import Server, serve
 
 if TYPE_CHECKING:
-    from crossdock import offload, testing
+    from crossdock import offload, pool, testing
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.checking import CheckFailedError
 
@@ -56,6 +57,7 @@ __all__ = [
     "Event",
     "FileReader",
     "Limits",
+    "Pool",
     "Queue",
     "RecordBatch",
     "RecordBatchReader",
@@ -74,6 +76,7 @@ __all__ = [
     "from_sycl_usm_array_interface",
     "offload",
     "open",
+    "pool",
     "serve",
     "set_cuda_array_interface_sync",
     "testing",

@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "inspect.h"
 #include "offload/manager.h"
+#include "pool.h"
 #include "reader.h"
 #include "source_thread.h"
 #include "tensor/tensor.h"
@@ -53,6 +54,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_client(module);
   crossdock::python::bind_server(module);
   crossdock::python::bind_arena(module);
+  crossdock::python::bind_pool(module);
   crossdock::python::bind_file(module);
   crossdock::python::bind_tensor(module);
   crossdock::python::bind_offload(module);

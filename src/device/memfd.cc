@@ -58,6 +58,17 @@ bool grows_when_read(const UniqueFd& fd, std::uint64_t size, const std::string& 
   return false;
 }
 
+UniqueFd reopen(const UniqueFd& fd, int mode, const std::string& name) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  const int copy = ::open(path.c_str(), mode | O_CLOEXEC);
+  if (copy < 0) {
+    throw_errno(errno, "reopening the shared memory \"" + name + "\" " +
+                           (mode == O_RDONLY ? "read-only" : "for writing") + " through " + path +
+                           " (/proc must be mounted in this container)");
+  }
+  return UniqueFd(copy);
+}
+
 }  // namespace
 
 const int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
@@ -77,15 +88,8 @@ UniqueFd create(const std::string& name) {
   return UniqueFd(fd);
 }
 
-UniqueFd reopen_read_only(const UniqueFd& fd, const std::string& name) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
-  const int copy = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (copy < 0) {
-    throw_errno(errno, "reopening the shared memory \"" + name + "\" read-only through " + path +
-                           " (/proc must be mounted in this container)");
-  }
-  return UniqueFd(copy);
-}
+UniqueFd reopen_read_only(const UniqueFd& fd, const std::string& name) { return reopen(fd, O_RDONLY, name); }
+UniqueFd reopen_writable(const UniqueFd& fd, const std::string& name) { return reopen(fd, O_RDWR, name); }
 
 void check_size_limit(std::uint64_t size, const std::string& name) {
   struct rlimit limit {};

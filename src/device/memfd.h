@@ -24,6 +24,8 @@ UniqueFd create(const std::string& name);
 /// Returns a read-only descriptor of the same file. A read-only shared mapping of a read-write descriptor still counts
 /// as writable. So map this descriptor while the file is sealed against writing, and pass this one on.
 UniqueFd reopen_read_only(const UniqueFd& fd, const std::string& name);
+/// Returns a descriptor of the same file with which it can be allocated, and not more than its seals permit.
+UniqueFd reopen_writable(const UniqueFd& fd, const std::string& name);
 
 /// Sets the file's size. Throws ResourceError, also if the process's file size limit (RLIMIT_FSIZE) is too small:
 /// exceeding that limit would kill the process with SIGXFSZ.

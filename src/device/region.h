@@ -112,6 +112,7 @@ class Region {
  private:
   friend class RegionWriter;
   friend class Arena;
+  friend class PoolBlock;
   Region() = default;
   /// Maps the file's first `size` bytes, and lists the mapping if its content can change. Call it when `kind_` is set.
   void map(int fd, std::uint64_t size, int protection, const std::string& where);

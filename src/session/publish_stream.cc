@@ -12,9 +12,10 @@
 namespace crossdock::session {
 namespace {
 
-// Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly; other buffers are
-// copied into one region, which is written once. Batches on devices that aren't in an arena of their device are copied
-// into one. Where that can't be, they are copied into an arena of the host, because their drivers need mapped memory.
+// Finds memory for each buffer that can be passed to consumers: an arena's memory is used directly, and a pool lends
+// its memory; other buffers are copied into one region, which is written once. Batches on devices that aren't in an
+// arena of their device are copied into one. Where that can't be, they are copied into an arena of the host, because
+// their drivers need mapped memory.
 class BufferPlacer {
  public:
   BufferPlacer(const Runtime& runtime, TableBuilder& builder, const exchange::WaitFunction& wait)
@@ -51,16 +52,17 @@ class BufferPlacer {
       arenas_.push_back(std::move(arena));
       return inside(arenas_.size() - 1, buffer.data);
     }
+    if (const auto lent = lend(buffer.data, size)) return *lent;
     if (!writer_) writer_.emplace("crossdock-table");
     builder_.table().bytes_copied += size;
     return device::make_address(kCopied, writer_->append({static_cast<const std::byte*>(buffer.data), size}));
   }
 
-  // Whether any buffer of the batch is in an arena and needs no copy.
-  bool in_arena(const array::RecordBatch& batch) const {
+  // Whether any buffer of the batch is in an arena or a pool and needs no copy.
+  bool in_shared_memory(const array::RecordBatch& batch) const {
     return std::ranges::any_of(batch.buffers, [&](const array::BufferView& buffer) {
       const auto size = static_cast<std::uint64_t>(buffer.size);
-      return size > 0 && runtime_.find_arena(buffer.data, size) != nullptr;
+      return size > 0 && (runtime_.find_arena(buffer.data, size) || runtime_.find_pool(buffer.data, size));
     });
   }
 
@@ -88,13 +90,31 @@ class BufferPlacer {
       }
     }
     const bool on_device = device_memory_.freeze();
-    if (on_device || arenas_.size() > (from_devices_ ? 1 : 0)) builder_.table().kind = "arena";
+    if (on_device || arenas_.size() > (from_devices_ ? 1 : 0)) {
+      builder_.table().kind = "arena";
+    } else if (lent_) {
+      builder_.table().kind = "pool";
+    }
   }
 
  private:
   // Provisional numbers of regions: those below are final.
   static constexpr std::uint16_t kFirstArena = 0x4000;
   static constexpr std::uint16_t kCopied = 0xFFFF;
+
+  // Returns the local address of memory that a pool lends, or nothing: then copy it.
+  std::optional<std::uint64_t> lend(const void* pointer, std::uint64_t size) {
+    const auto pool = runtime_.find_pool(pointer, size);
+    if (!pool || builder_.table().regions.size() >= kFirstArena) return std::nullopt;
+    try {
+      const auto lease = pool->lend(pointer, size);
+      if (!lease) return std::nullopt;
+      lent_ = true;
+      return device::make_address(static_cast<std::uint16_t>(builder_.region_index(lease->region)), lease->offset);
+    } catch (const ResourceError&) {  // no mappings are left, for example: a copy needs none
+      return std::nullopt;
+    }
+  }
 
   static std::uint64_t inside(std::size_t arena, const void* pointer) {
     if (arena >= kCopied - kFirstArena) throw ResourceError("a table can't be in more than 49,151 arenas");
@@ -111,6 +131,7 @@ class BufferPlacer {
   std::vector<std::shared_ptr<device::Arena>> arenas_;
   std::shared_ptr<device::Arena> from_devices_;  // one of these
   std::optional<device::RegionWriter> writer_;
+  bool lent_ = false;  // by a pool
 };
 
 }  // namespace
@@ -141,7 +162,7 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
     array::RecordBatch batch = *std::move(next);
     const bool on_host = wait_on_host(&batch, runtime, wait);
     if (on_host) {
-      const array::Offsets offsets = placer.in_arena(batch) ? array::Offsets::kKeep : array::Offsets::kFromZero;
+      const array::Offsets offsets = placer.in_shared_memory(batch) ? array::Offsets::kKeep : array::Offsets::kFromZero;
       batch = array::normalized(std::move(batch), &bitmap_bytes, offsets);
     } else {
       check_structure(batch);

@@ -9,7 +9,7 @@ namespace crossdock::session {
 
 namespace {
 
-/// Arenas that are held somewhere: few; searched once per published buffer. Thread-safe.
+/// Arenas or pools that are held somewhere: few; searched once per published buffer. Thread-safe.
 template <class Arena>
 class Arenas {
  public:
@@ -43,6 +43,7 @@ struct Runtime::Impl {
   mutable std::mutex mutex;
   Arenas<device::Arena> arenas;
   Arenas<device::DeviceArena> device_arenas;
+  Arenas<device::Pool> pools;
   std::once_flag looked;
   bool has_looked = false;
   device::DriverOptions options;
@@ -84,6 +85,16 @@ std::shared_ptr<device::Arena> Runtime::find_arena(const void* pointer, std::uin
 
 std::shared_ptr<device::DeviceArena> Runtime::find_device_arena(const void* pointer, std::uint64_t size) const {
   return impl_->device_arenas.find(pointer, size);
+}
+
+std::shared_ptr<device::Pool> Runtime::make_pool(const device::PoolOptions& options) {
+  auto pool = device::Pool::make(options);
+  impl_->pools.add(pool);
+  return pool;
+}
+
+std::shared_ptr<device::Pool> Runtime::find_pool(const void* pointer, std::uint64_t size) const {
+  return impl_->pools.find(pointer, size);
 }
 
 bool Runtime::set_driver_options(device::DriverOptions options) {

@@ -5,13 +5,14 @@
 #include "crossdock/core/export.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/device/device_arena.h"
+#include "crossdock/device/pool.h"
 #include "crossdock/device/registry.h"
 #include "crossdock/offload/queue_manager.h"
 
 namespace crossdock::session {
 
-/// State that the servers and arrays of a process share: the drivers, and a list of all arenas, by which publishing
-/// recognizes memory that needs no copy. Thread-safe.
+/// State that the servers and arrays of a process share: the drivers, and a list of all arenas and pools, by which
+/// publishing recognizes memory that needs no copy. Thread-safe.
 class CROSSDOCK_EXPORT Runtime {
  public:
   Runtime();
@@ -26,6 +27,11 @@ class CROSSDOCK_EXPORT Runtime {
   std::shared_ptr<device::Arena> find_arena(const void* pointer, std::uint64_t size) const;
   /// Returns the arena of a device that contains these bytes, or null.
   std::shared_ptr<device::DeviceArena> find_device_arena(const void* pointer, std::uint64_t size) const;
+
+  /// Makes a pool that the servers of this runtime recognize.
+  std::shared_ptr<device::Pool> make_pool(const device::PoolOptions& options = {});
+  /// Returns the pool that contains these bytes, or null.
+  std::shared_ptr<device::Pool> find_pool(const void* pointer, std::uint64_t size) const;
 
   /// Sets how drivers are searched for. Returns false and changes nothing if the search has already taken place.
   bool set_driver_options(device::DriverOptions options);

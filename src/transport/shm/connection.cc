@@ -156,6 +156,9 @@ void ShmConnection::ring() noexcept {
 }
 
 Ways ShmConnection::ways_of(const device::Region& region) const {
+  if (region.kind() == device::RegionKind::kRecycled && !agreement_.same_user) {
+    return agreement_.ways & (Way::kRead | Way::kMessage);  // its memory is used again, for this user alone
+  }
   if (region.kind() != device::RegionKind::kDevice) return Connection::ways_of(region);
   const bool opens = agreement_.same_user && agreement_.device && agreement_.device == name_of(region.context());
   return opens ? agreement_.ways & Way::kMap : Ways{};

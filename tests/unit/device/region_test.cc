@@ -1,9 +1,6 @@
 #include "device/region.h"
 
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -173,15 +170,12 @@ TEST(RegionAdopt, CountsNoBlocksBeyondTheEnd) {
 
 /// From here on cachestat() isn't there, as before Linux 6.5.
 void forbid_cachestat() {
-  sock_filter code[] = {
+  crossdock::testing::filter_system_calls({
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kCachestat, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(code), code};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(90);
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(91);
+  });
 }
 
 TEST(RegionAdopt, CountsNoBlocksBeyondTheEndOnOlderSystems) {

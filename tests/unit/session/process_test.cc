@@ -217,6 +217,7 @@ TEST_F(ProcessTest, LeasesStayWhileAForkedChildOfADeadConsumerLives) {
 TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {
   if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
   constexpr uid_t kNobody = 65534;
+  const auto pool = Runtime::default_runtime()->make_pool();
   for (const bool any_user : {false, true}) {
     ChildProcess stranger([](const ChildProcess::Line& line) {
       const std::string uri = line.hear();
@@ -234,6 +235,7 @@ TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {
       };
       line.say(outcome("table"));
       line.say(outcome("live"));
+      line.say(outcome("pool"));
       return 0;
     });
     const testing::TemporaryFolder folder;
@@ -244,11 +246,20 @@ TEST_F(ProcessTest, AnotherUserGetsSealedMemoryOnlyAndOnlyIfAsked) {
     Server server(options);
     server.publish("table", Source::table(number_stream(3, 100)));
     server.publish("live", Source::factory([] { return number_stream(3, 100); }));
+    const auto memory = pool->allocate(800);
+    array::RecordBatch batch;
+    batch.schema = testing::make_schema({{"number", array::TypeId::kInt64}});
+    batch.num_rows = 100;
+    batch.nodes = {{100, 0, 0}};
+    batch.buffers = {{nullptr, 0}, {memory.get(), 800}};
+    server.publish("pool", Source::table(testing::stream_of({batch})));
+    EXPECT_EQ(server.stats().sources.at(1).bytes_copied, 0u);
     stranger.line().say(server.uri());
     const std::string table = stranger.line().hear();
     const std::string live = stranger.line().hear();
     EXPECT_EQ(table, any_user ? "300" : "PermissionError");
     EXPECT_EQ(live, "PermissionError");
+    EXPECT_EQ(stranger.line().hear(), any_user ? "100" : "PermissionError") << "sent by value";
     EXPECT_EQ(stranger.wait(), 0);
   }
 }

@@ -1,5 +1,8 @@
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <numeric>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -310,6 +313,79 @@ TEST_F(TableTest, AnArenaIsTakenOverWithoutACopy) {
   EXPECT_EQ(numbers[31], 961) << "still readable where it was written";
   EXPECT_THROW(server.publish("again", Source::table(testing::stream_of({batch}))), ArenaFrozenError);
   EXPECT_THROW(arena->allocate(8), ArenaFrozenError);
+}
+
+array::RecordBatch batch_of(const std::int64_t* numbers, std::int64_t rows) {
+  array::RecordBatch batch;
+  batch.schema = testing::make_schema({{"number", array::TypeId::kInt64}});
+  batch.num_rows = rows;
+  batch.nodes = {{rows, 0, 0}};
+  batch.buffers = {{nullptr, 0}, {numbers, rows * 8}};
+  return batch;
+}
+
+TEST_F(TableTest, APoolLendsItsMemoryAndTakesItAgain) {
+  const auto runtime = std::make_shared<Runtime>();
+  ServerOptions options;
+  options.runtime = runtime;
+  Server server(options);
+  const auto pool = runtime->make_pool();
+  constexpr std::int64_t kRows = 100000;
+  auto memory = pool->allocate(kRows * 8);
+  auto* const numbers = reinterpret_cast<std::int64_t*>(memory.get());
+  std::iota(numbers, numbers + kRows, 0);
+  server.publish("numbers", Source::table(testing::stream_of({batch_of(numbers, kRows)})));
+  EXPECT_EQ(server.stats().sources.at(0).bytes_copied, 0u);
+  EXPECT_EQ(server.stats().sources.at(0).kind, "pool");
+  numbers[31] = -1;  // which consumers don't see
+
+  Client client(server.uri());
+  auto received = client.get("numbers")->next();
+  EXPECT_EQ(number_at(*received, 31), 31);
+  server.publish("other", Source::table(testing::stream_of({batch_of(numbers, kRows)})));
+  EXPECT_EQ(server.stats().sources.at(1).bytes_copied, kRows * 8u) << "a page was written to: it differs";
+  EXPECT_EQ(number_at(*client.get("other")->next(), 31), -1);
+  const std::int64_t* const part = numbers + kRows / 2;  // other pages
+  server.publish("part", Source::table(testing::stream_of({batch_of(part, 1000)})));
+  EXPECT_EQ(server.stats().sources.at(2).bytes_copied, 0u);
+  EXPECT_EQ(number_at(*client.get("part")->next(), 1), kRows / 2 + 1);
+
+  memory.reset();
+  for (const char* name : {"numbers", "other", "part"}) server.withdraw(name);
+  EXPECT_EQ(pool->stats().idle_bytes, 0u) << "a batch is still held";
+  EXPECT_EQ(number_at(*received, kRows - 1), kRows - 1);
+  received.reset();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (pool->stats().idle_bytes == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_EQ(pool->stats().idle_bytes, pool->stats().bytes);
+  EXPECT_EQ(pool->allocate(kRows * 8).get(), reinterpret_cast<std::byte*>(numbers));
+}
+
+TEST_F(TableTest, MoreRegionsThanATableCanNameAreCopied) {
+  const auto runtime = std::make_shared<Runtime>();
+  ServerOptions options;
+  options.runtime = runtime;
+  Server server(options);
+  const auto pool = runtime->make_pool();
+  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<array::RecordBatch> batches;
+  constexpr std::size_t kMost = 0x4000;
+  struct rlimit descriptors {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &descriptors), 0);
+  const struct rlimit enough {
+    .rlim_cur = std::min<rlim_t>(kMost + 1000, descriptors.rlim_max), .rlim_max = descriptors.rlim_max
+  };
+  if (enough.rlim_cur < kMost + 1000) GTEST_SKIP() << "this system allows fewer descriptors";
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &enough), 0);
+  for (std::size_t i = 0; i < kMost + 2; ++i) {
+    memory.push_back(pool->allocate(8));
+    auto* const number = reinterpret_cast<std::int64_t*>(memory.back().get());
+    *number = static_cast<std::int64_t>(i);
+    batches.push_back(batch_of(number, 1));
+  }
+  server.publish("numbers", Source::table(testing::stream_of(std::move(batches))));
+  EXPECT_EQ(server.stats().sources.at(0).bytes_copied, 16u);
+  ::setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
 TEST_F(TableTest, UrisAreChecked) {

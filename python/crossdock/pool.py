@@ -1,0 +1,128 @@
+"""Shared memory that is used again, for arrays that other processes are to read."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from crossdock import _native
+from crossdock.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["Pool", "default", "install_numpy", "uninstall_numpy"]
+
+
+class Pool:
+    """Shared memory that is used again.
+
+    New shared memory costs as much as a copy through a socket, because the system clears each page and maps it at the
+    first access. Memory that was used before costs neither. So allocate what other processes are to read from a pool.
+    Publishing what lies in it copies nothing: the pool lends it, and uses it again once the array is gone and no
+    consumer reads it any more.
+
+    The producer may go on writing to an array that was published: it then has private copies of the pages that it
+    writes to, and consumers see what was published. Publishing it again copies it, if it was written to.
+
+    Each array is a memory file of its own, so a consumer that gets one can read no other. It can read the whole array,
+    also where only a slice was published. Memory that consumers had is used again for other consumers of the same
+    user; see security.md. Other users get copies.
+
+    After a fork both processes have the arrays as they were, each with its own writes.
+
+    limit: the most bytes that the pool may have, used and idle; None: no limit.
+    idle: the most bytes of unused memory that it keeps for the next arrays.
+
+    Thread-safe. Memory that is in use outlives the pool.
+    """
+
+    def __init__(self, limit: int | None = None, idle: int = 1 << 30) -> None:
+        if limit is not None and limit < 1:
+            raise InvalidArgumentError(f"limit must be at least 1 byte; it was {limit}")
+        if idle < 0:
+            raise InvalidArgumentError(f"idle must be at least 0 bytes; it was {idle}")
+        self._native = _native.Pool(limit or 0, idle)
+
+    def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
+        """Allocates a NumPy array in the pool, in C order, aligned to 64 bytes, not initialized.
+
+        Needs NumPy. Raises `InvalidArgumentError` for a negative extent and for types with Python objects,
+        `ResourceError` over the pool's limit.
+        """
+        import numpy as np
+
+        kind: np.dtype[Any] = np.dtype(dtype)
+        if kind.hasobject:
+            raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(extent < 0 for extent in extents):
+            raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
+        memory = self._native.allocate(math.prod(extents) * kind.itemsize)
+        return np.ndarray(extents, kind, buffer=memoryview(memory))
+
+    def buffer(self, nbytes: int) -> _native.PoolBuffer:
+        """Allocates memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.
+
+        It isn't initialized. Raises `InvalidArgumentError` for a negative size, `ResourceError` over the pool's limit.
+        """
+        if nbytes < 0:
+            raise InvalidArgumentError(f"nbytes must be at least 0; it was {nbytes}")
+        return self._native.allocate(nbytes)
+
+    def stats(self) -> dict[str, int]:
+        """What the pool has.
+
+        `blocks` and `bytes`: memory of the system, used and idle; `idle_bytes`: of these, what the next arrays use;
+        `lent_bytes`: what other processes may be reading; `made` and `reused`: allocations since the pool was made that
+        needed new memory, and that used memory again.
+        """
+        return self._native.stats()
+
+    def trim(self, keep: int = 0) -> int:
+        """Frees idle memory until at most `keep` bytes are left; returns the bytes that were freed."""
+        if keep < 0:
+            raise InvalidArgumentError(f"keep must be at least 0 bytes; it was {keep}")
+        return self._native.trim(keep)
+
+    def __repr__(self) -> str:
+        stats = self.stats()
+        return f"<crossdock.Pool: {stats['bytes']} bytes, {stats['idle_bytes']} of them idle>"
+
+
+_default: Pool | None = None
+
+
+def default() -> Pool:
+    """Returns the pool of this process, which is made at the first call. It has no limit and keeps 1 GiB idle."""
+    global _default
+    if _default is None:
+        _default = Pool()
+    return _default
+
+
+def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
+    """Has NumPy allocate its large arrays in a pool from now on, in every thread and context.
+
+    That goes for all arrays with `threshold` bytes or more that own their data, whoever makes them: results of
+    operations, pandas frames. Arrays from before stay as they are. What the pool can't allocate comes from where it
+    came before. Call it again with another pool or threshold to change them, and `uninstall_numpy()` to end it.
+
+    pool: None: `default()`. A pool that NumPy was given lives as long as the process.
+
+    Raises `UnsupportedError` for a NumPy whose allocator can't be extended so.
+    """
+    import numpy as np
+
+    if threshold < 1:
+        raise InvalidArgumentError(f"threshold must be at least 1 byte; it was {threshold}")
+    core: Any = getattr(np, "_core", None) or np.core
+    (pool or default())._native.install_numpy(core._multiarray_umath._ARRAY_API, threshold)
+
+
+def uninstall_numpy() -> None:
+    """Has NumPy allocate as before. Arrays that are in a pool stay there."""
+    _native.uninstall_numpy()
