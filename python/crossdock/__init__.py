@@ -1,9 +1,9 @@
 """Passes arrays and tables from one library, process or machine to another, without a copy.
 
 `asarray()` imports any array as a `Tensor`, which other libraries can import. `serve()` offers tables by name,
-`connect()` gets them in another process. `Arena` is memory to build tables in, `Pool` shared memory that is used again. `open()` and `write()` are for Arrow
-files. `check()` checks the exports of any object, and `debug()` explains faults in shared memory. `crossdock.offload`
-selects where work runs, and `crossdock.testing` simulates devices.
+`connect()` gets them in another process. `Arena` is memory to build one table in, `Pool` shared memory that is used
+again. `open()` and `write()` are for Arrow files. `check()` checks the exports of any object, and `debug()` explains
+faults in shared memory. `crossdock.offload` selects where work runs, and `crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -395,6 +395,7 @@ class Client:
         arena: Arena | None,
         device: DeviceLike | None,
         read_ahead: int | None,
+        copy_on_write: bool,
         log: StreamLog | None = None,
         interrupt: Interrupt | None = None,
     ) -> RecordBatchReader: ...
@@ -463,7 +464,7 @@ class ArenaBuffer:
 
 @final
 class Arena:
-    def __init__(self, reserve: int) -> None: ...
+    def __init__(self, reserve: int, copy_on_write: bool) -> None: ...
     def allocate(self, nbytes: int) -> ArenaBuffer: ...
     @property
     def frozen(self) -> bool: ...

@@ -37,6 +37,13 @@ def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) ->
     return number
 
 
+def is_copy_on_write(writable: object) -> bool:
+    """Checks an option that is False or "copy-on-write"."""
+    if writable is False or writable == "copy-on-write":
+        return writable is not False
+    raise InvalidArgumentError(f'writable must be "copy-on-write" or False; it was {writable!r}')
+
+
 def ucx_libraries() -> list[str]:
     """Returns the paths of UCX's library in the package libucx (of libucx-cu12 and others), which isn't imported."""
     spec = importlib.util.find_spec("libucx")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from crossdock import _native
+from crossdock._options import is_copy_on_write
 from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -43,20 +44,28 @@ class Arena:
     reserve: the most bytes that the arena can hold. It only costs address space; 0 means twice the machine's memory.
         On a device it is allocated at once, and handed over as one piece; 0 means that the arena grows, in pieces that
         are each as large as all before.
+    writable: False: the memory is read-only once it is published. "copy-on-write": it stays writable; each page that is
+        written to afterwards becomes a private copy, and consumers see what was published. Only on the host.
     device: where the memory is, as "cuda:0" or a filter string; None: on the host. `tensor()` allocates memory of a
         device. Publishing a table that lies in it takes the arena over: `tensor()` raises `ArenaFrozenError`. No driver
         can make the memory read-only: a later write through a tensor changes what consumers see. Raises
         `UnsupportedError` for a device whose memory other processes can't open.
     """
 
-    def __init__(self, reserve: int = 0, *, device: DeviceLike | None = None) -> None:
+    def __init__(
+        self, reserve: int = 0, *, device: DeviceLike | None = None, writable: Literal[False, "copy-on-write"] = False
+    ) -> None:
+        copy_on_write = is_copy_on_write(writable)
         if reserve < 0:
             raise InvalidArgumentError(f"reserve must be at least 0 bytes; it was {reserve}")
         self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # The arrays of empty(), by id().
         self._native: _native.Arena | _native.DeviceArena
         if device is None or _native.Device("cpu") == device:
-            self._native = _native.Arena(reserve)
-            self._native.on_freeze(partial(_make_read_only, self._views))
+            self._native = _native.Arena(reserve, copy_on_write)
+            if not copy_on_write:
+                self._native.on_freeze(partial(_make_read_only, self._views))
+        elif copy_on_write:
+            raise UnsupportedError(f"memory of {device} can't be copied on write; leave writable out")
         else:
             self._native = _native.DeviceArena(device, reserve)
 

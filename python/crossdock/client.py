@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
-from crossdock._options import check_schemes, checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import (
+    check_schemes,
+    checked_name,
+    checked_uri,
+    count,
+    is_copy_on_write,
+    milliseconds,
+    transports,
+)
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -98,6 +106,7 @@ class Client:
         arena: Arena | None = None,
         device: DeviceLike | None = None,
         read_ahead: int | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
     ) -> _native.RecordBatchReader:
         """Returns a reader of the batches of `name`. Waits until the schema has arrived.
 
@@ -119,8 +128,14 @@ class Client:
             is returned; `bytes_copied` of the reader counts them.
         read_ahead: where bodies are read from the server's memory (`way` "read"), bytes of them that may be read before
             they are asked for; one body always may. None: 64 MiB.
+        writable: "copy-on-write": the data may be written to. It lies in the server's memory as ever; each page that is
+            written to becomes a private copy, and nobody else sees the writes. `asarray()` of a column is writable then.
+            Arrow's own libraries, and what they export, take all data as read-only. Publishing such data passes on what
+            nobody has written to without a copy. Batches of one stream may share memory, such as dictionaries.
         """
-        return self._start(name, columns, wait, timeout, validation, limits, arena, device, read_ahead)
+        return self._start(
+            name, columns, wait, timeout, validation, limits, arena, device, read_ahead, is_copy_on_write(writable)
+        )
 
     def aget(
         self,
@@ -132,22 +147,34 @@ class Client:
         arena: Arena | None = None,
         device: DeviceLike | None = None,
         read_ahead: int | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
     ) -> AsyncRecordBatchReader:
         """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
         batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
         with `aclose()`.
         """
+        copy_on_write = is_copy_on_write(writable)
         from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than the whole package
 
         return AsyncRecordBatchReader(
             lambda interrupt: self._start(
-                name, columns, "auto", None, validation, limits, arena, device, read_ahead, interrupt=interrupt
+                name,
+                columns,
+                "auto",
+                None,
+                validation,
+                limits,
+                arena,
+                device,
+                read_ahead,
+                copy_on_write,
+                interrupt=interrupt,
             )
         )
 
     def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """The same as `get()`. `log` records the messages or batches of the stream."""
-        return self._start(name, None, "auto", timeout, None, None, None, None, None, log=log)
+        return self._start(name, None, "auto", timeout, None, None, None, None, None, False, log=log)
 
     def _start(
         self,
@@ -160,6 +187,7 @@ class Client:
         arena: Arena | None,
         device: DeviceLike | None,
         read_ahead: int | None,
+        copy_on_write: bool,
         *,
         log: _native.StreamLog | None = None,
         interrupt: _native.Interrupt | None = None,
@@ -176,6 +204,7 @@ class Client:
             None if arena is None else arena._of_host("get()"),
             device,
             None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
+            copy_on_write,
             log,
             interrupt,
         )

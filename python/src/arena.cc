@@ -34,17 +34,18 @@ struct ArenaBuffer {
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   const ArenaBuffer& buffer = *nb::inst_ptr<ArenaBuffer>(self);
-  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), buffer.arena->frozen(),
-                           flags);
+  const bool read_only = buffer.arena->frozen() && buffer.arena->when_frozen() == Arena::Frozen::kReadOnly;
+  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), read_only ? 1 : 0, flags);
 }
 
 PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
 
 class PyArena {
  public:
-  explicit PyArena(std::uint64_t reserve) {
+  PyArena(std::uint64_t reserve, bool copy_on_write) {
     drain_deferred();
-    arena_ = session::Runtime::default_runtime()->make_arena(reserve);
+    const Arena::Frozen frozen = copy_on_write ? Arena::Frozen::kCopyOnWrite : Arena::Frozen::kReadOnly;
+    arena_ = session::Runtime::default_runtime()->make_arena(reserve, frozen);
   }
 
   ArenaBuffer allocate(std::uint64_t size) {
@@ -122,7 +123,7 @@ void bind_arena(nb::module_& module) {
       .def_prop_ro("address", [](const ArenaBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.data); });
 
   nb::class_<PyArena>(module, "Arena")
-      .def(nb::init<std::uint64_t>(), "reserve"_a)
+      .def(nb::init<std::uint64_t, bool>(), "reserve"_a, "copy_on_write"_a)
       .def("allocate", &PyArena::allocate, "nbytes"_a)
       .def_prop_ro("frozen", &PyArena::frozen)
       .def_prop_ro("nbytes", &PyArena::nbytes)

@@ -51,10 +51,11 @@ class PyClient {
   /// Returns a new object that the caller owns.
   PyReader* get(const std::string& name, std::optional<std::vector<std::string>> columns, const std::string& wait,
                 int timeout_ms, const std::optional<std::string>& validation, const ipc::Limits& limits,
-                nb::handle arena, nb::handle device, std::optional<std::uint64_t> read_ahead, const StreamLog* log,
-                Interrupt* interrupt) {
+                nb::handle arena, nb::handle device, std::optional<std::uint64_t> read_ahead, bool copy_on_write,
+                const StreamLog* log, Interrupt* interrupt) {
     session::GetOptions options;
     if (read_ahead) options.read_ahead = *read_ahead;
+    options.copy_on_write = copy_on_write;
     options.limits = limits;
     if (!arena.is_none()) options.arena = arena_in(arena);
     if (!device.is_none()) options.device = select_device(device);
@@ -148,7 +149,7 @@ void bind_client(nb::module_& module) {
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
-           "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
+           "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
       .def("close", &PyClient::close);
 }
 

@@ -69,8 +69,7 @@ void* malloc_in_pool(void* context, std::size_t size) {
 
 void* calloc_in_pool(void* context, std::size_t count, std::size_t size) {
   std::size_t bytes = 0;
-  void* const memory =
-      __builtin_mul_overflow(count, size, &bytes) ? nullptr : allocate(bytes, Pool::Content::kZeros);
+  void* const memory = __builtin_mul_overflow(count, size, &bytes) ? nullptr : allocate(bytes, Pool::Content::kZeros);
   return memory != nullptr ? memory : original.calloc(context, count, size);
 }
 

@@ -69,7 +69,8 @@ void bind_pool(nb::module_& module) {
                          "Memory of a Pool, with the buffer protocol. Freed with the last object that uses it.")
       .def("__len__", [](const PoolBuffer& self) { return self.size; })
       .def_prop_ro("nbytes", [](const PoolBuffer& self) { return self.size; })
-      .def_prop_ro("address", [](const PoolBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.memory.get()); });
+      .def_prop_ro("address",
+                   [](const PoolBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.memory.get()); });
 
   nb::class_<PyPool>(module, "Pool")
       .def(nb::init<std::uint64_t, std::uint64_t>(), "limit"_a, "idle"_a)

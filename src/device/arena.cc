@@ -43,6 +43,7 @@ struct Arena::Impl {
   std::byte* base = nullptr;   // null once the region owns the mapping
   std::byte* start = nullptr;  // the mapping's address; never changes
   std::uint64_t reserve = 0;
+  Frozen when_frozen = Frozen::kReadOnly;
 
   mutable std::mutex mutex;
   std::uint64_t file_size = 0;
@@ -53,8 +54,8 @@ struct Arena::Impl {
   std::shared_ptr<const Region> region;  // written once, before state says kFrozen
 
   ~Impl() {
-    // In a forked child the mapping doesn't exist: another mapping may have its addresses.
-    if (base != nullptr && !made_in.in_child()) ::munmap(base, reserve);
+    // In a forked child the mapping of an arena that wasn't frozen doesn't exist: another may have its addresses.
+    if (base != nullptr && (region || !made_in.in_child())) ::munmap(base, reserve);
   }
 
   void map_reserve(bool may_be_less) {
@@ -97,22 +98,31 @@ struct Arena::Impl {
     frozen->kind_ = RegionKind::kFrozen;
     frozen->size_ = size;
     frozen->name_ = kName;
-    // One call replaces the whole mapping at once: the memory is mapped for readers at all times, and no writable piece
-    // is left that would prevent the seals.
-    constexpr int kFlags = MAP_SHARED | MAP_FIXED | MAP_NORESERVE;
-    if (::mmap(base, reserve, PROT_READ, kFlags, frozen->fd_.get(), 0) == MAP_FAILED) {
-      throw ResourceError("mapping an Arena read-only: " + std::generic_category().message(errno));
+    if (when_frozen == Frozen::kCopyOnWrite) {
+      frozen->map(frozen->fd_.get(), size, PROT_READ, "an Arena that is written to");
     }
-    frozen->data_ = base;
-    frozen->mapped_ = ::munmap(base + size, reserve - size) == 0 ? size : reserve;
-    frozen->record_ = {base, frozen->mapped_, MappingKind::kMemory, "an Arena of this process, which was published"};
-    base = nullptr;
+    // One call replaces the whole mapping at once: the memory is mapped for readers at all times, and no shared
+    // writable piece is left that would prevent the seals.
+    const bool writable = when_frozen == Frozen::kCopyOnWrite;
+    if (::mmap(base, reserve, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+               (writable ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED | MAP_NORESERVE, frozen->fd_.get(), 0) == MAP_FAILED) {
+      throw ResourceError("mapping an Arena anew: " + std::generic_category().message(errno));
+    }
+    const std::uint64_t left = ::munmap(base + size, reserve - size) == 0 ? size : reserve;
+    if (writable) {
+      reserve = left;  // stays with the arena
+    } else {
+      frozen->data_ = base;
+      frozen->mapped_ = left;
+      frozen->record_ = {base, left, MappingKind::kMemory, "an Arena of this process, which was published"};
+      base = nullptr;
+    }
     region = std::move(frozen);
     state.store(State::kReadOnly, std::memory_order_release);
   }
 };
 
-Arena::Arena(std::uint64_t reserve) : impl_(std::make_unique<Impl>()) {
+Arena::Arena(std::uint64_t reserve, Frozen frozen) : impl_(std::make_unique<Impl>()) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 47;
   if (reserve > kMost) {
     throw InvalidArgumentError("an Arena can't reserve " + std::to_string(reserve) +
@@ -120,6 +130,7 @@ Arena::Arena(std::uint64_t reserve) : impl_(std::make_unique<Impl>()) {
   }
   const std::uint64_t wanted = reserve == 0 ? default_reserve() : reserve;
   impl_->reserve = align_up(std::max(wanted, kAlignment) + kAlignment, memfd::page_size());
+  impl_->when_frozen = frozen;
   impl_->fd = memfd::create(kName);
   impl_->map_reserve(reserve == 0);
 }
@@ -156,6 +167,12 @@ bool Arena::contains(const void* pointer, std::uint64_t size) const noexcept {
 std::uint64_t Arena::size() const noexcept { return impl_->end.load(std::memory_order_acquire); }
 
 bool Arena::frozen() const noexcept { return impl_->state.load(std::memory_order_acquire) == Impl::State::kFrozen; }
+
+Arena::Frozen Arena::when_frozen() const noexcept { return impl_->when_frozen; }
+
+std::uint64_t Arena::offset_of(const void* pointer) const noexcept {
+  return static_cast<std::uint64_t>(static_cast<const std::byte*>(pointer) - impl_->start);
+}
 
 std::shared_ptr<const Region> Arena::freeze() {
   // A frozen arena can be used in a forked child as in its parent.

@@ -18,6 +18,7 @@
 #include "crossdock/core/error.h"
 #include "device/internal/pool_block.h"
 #include "device/memfd.h"
+#include "device/private_memory.h"
 #include "device/region.h"
 
 namespace crossdock::device {
@@ -314,7 +315,7 @@ std::optional<Pool::Lease> Pool::lend(const void* pointer, std::uint64_t size) {
   std::shared_ptr<const Region> lease(region.get(), [holder = std::move(holder), start](const Region*) {
     if (!holder->second.in_child()) holder->first->impl_->end_lease(start);
   });
-  if (block->written(pointer, size)) return std::nullopt;
+  if (pages_written(pointer, size)) return std::nullopt;
   return Lease{std::move(lease), static_cast<std::uint64_t>(static_cast<const std::byte*>(pointer) - start)};
 }
 

@@ -13,7 +13,7 @@
 #include "core/memory_limit.h"
 #include "core/release.h"
 #include "crossdock/core/error.h"
-#include "device/internal/changing_mappings.h"
+#include "device/internal/listed_mappings.h"
 #include "device/memfd.h"
 #include "device/region_address.h"
 
@@ -75,14 +75,15 @@ Region::~Region() {
   // A recycled mapping doesn't exist in a forked child: another mapping may have its addresses there.
   const bool ours = kind_ != RegionKind::kRecycled || !made_in_.in_child();
   if (kind_ == RegionKind::kDevice) return;
-  if (data_ != nullptr && kind_ != RegionKind::kFrozen) changing::remove(data_);
+  if (data_ != nullptr && (kind_ != RegionKind::kFrozen || source_)) listed::remove(data_);
   release_memory(ours ? data_ : nullptr, mapped_, std::move(fd_), size_);
 }
 
 void Region::map(int fd, std::uint64_t size, int protection, const std::string& where) {
-  void* start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+  const int flags = source_ ? MAP_PRIVATE : MAP_SHARED;
+  void* start = ::mmap(nullptr, size, protection, flags, fd, 0);
   if (start == MAP_FAILED && errno == ENOMEM && wait_for_released()) {
-    start = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);
+    start = ::mmap(nullptr, size, protection, flags, fd, 0);
   }
   if (start == MAP_FAILED) {
     throw ResourceError(where + ": mapping " + std::to_string(size) +
@@ -91,7 +92,7 @@ void Region::map(int fd, std::uint64_t size, int protection, const std::string& 
   }
   data_ = static_cast<const std::byte*>(start);
   mapped_ = size_ = size;
-  if (kind_ != RegionKind::kFrozen) changing::add(data_, size, kind_);
+  if (kind_ != RegionKind::kFrozen || source_) listed::add(data_, size, kind_, source_);
   // Forked children would otherwise share the mapping and the producer's writes.
   if (kind_ == RegionKind::kRecycled && ::madvise(start, size, MADV_DONTFORK) != 0) {
     throw_errno(errno, where + ": keeping a mapping from forked children");
@@ -99,7 +100,7 @@ void Region::map(int fd, std::uint64_t size, int protection, const std::string& 
 }
 
 std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
-                                            const std::string& where) {
+                                            const std::string& where, Descriptor descriptor) {
   if (kind != RegionKind::kFrozen && kind != RegionKind::kRecycled && kind != RegionKind::kFile) {
     refuse(where, std::to_string(static_cast<int>(kind)) + " is not a kind of region");
   }
@@ -132,6 +133,18 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   const bool file = kind == RegionKind::kFile;
   region->record_ = {region->data_, size, file ? MappingKind::kFile : MappingKind::kMemory,
                      file ? path_behind(fd.get()) + ", " + where : where};
+  if (descriptor == Descriptor::kKeep) region->fd_ = std::move(fd);
+  return region;
+}
+
+std::shared_ptr<const Region> Region::map_private(const std::shared_ptr<const Region>& source,
+                                                  const std::string& where) {
+  std::shared_ptr<Region> region(new Region);
+  region->kind_ = source->kind_;
+  region->name_ = where;
+  region->source_ = source;
+  region->map(source->descriptor(), source->size(), PROT_READ | PROT_WRITE, where);
+  region->writable_ = true;
   return region;
 }
 

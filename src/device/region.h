@@ -54,14 +54,24 @@ class Region {
   Region& operator=(const Region&) = delete;
   ~Region();
 
+  /// Whether adopt() keeps the descriptor, so that the region can be mapped again or announced to others.
+  enum class Descriptor : std::uint8_t { kClose, kKeep };
+
   /// Maps a descriptor that a peer sent, read-only, for a consumer. Checks it first. kFrozen and kRecycled: it must be
   /// a memfd of ordinary pages with the seals of its kind (kFrozen: WRITE, SHRINK, GROW, SEAL; kRecycled: FUTURE_WRITE,
   /// SHRINK, GROW, SEAL), have exactly `size` bytes, and have all its blocks allocated. kFile: it must be a regular
-  /// file with exactly `stamp`. On success takes the descriptor, and closes it, since the mapping is enough. Throws
+  /// file with exactly `stamp`. On success takes the descriptor, and closes it unless `descriptor` is kKeep. Throws
   /// ProtocolError if the peer's data is wrong (says which check failed), FileChangedError, ResourceError if the
   /// mapping failed. `where` names the descriptor in errors.
   static std::shared_ptr<const Region> adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
-                                             const std::string& where);
+                                             const std::string& where, Descriptor descriptor = Descriptor::kClose);
+
+  /// Maps a region once more, which must have a descriptor, at other addresses and privately: the caller may write to
+  /// it, and nobody else sees that. Each page that is written to becomes a copy; the others are the region's. The
+  /// result keeps `source`; see device/private_memory.h for how to find it. Throws ResourceError. `where` names the
+  /// memory in errors.
+  static std::shared_ptr<const Region> map_private(const std::shared_ptr<const Region>& source,
+                                                   const std::string& where);
 
   /// Opens a regular file read-only and maps it, as a kFile region. Throws NotFoundError, PermissionError,
   /// InvalidArgumentError (not a regular file).
@@ -80,10 +90,11 @@ class Region {
   /// Returns the mapping's start; null if this process made the region without mapping it (RegionWriter). For kDevice,
   /// the address on the device.
   const std::byte* data() const noexcept { return data_; }
-  /// Returns the mapping's start for writing: for kRecycled in the process that made the region; else null.
+  /// Returns the mapping's start for writing: for kRecycled in the process that made the region, and of map_private();
+  /// else null.
   std::byte* writable() const noexcept { return writable_ ? const_cast<std::byte*>(data_) : nullptr; }
   bool contains(const void* pointer, std::uint64_t size) const noexcept;
-  /// Returns the descriptor to pass on; -1 at a consumer.
+  /// Returns the descriptor to pass on; -1 at a consumer that hasn't kept it.
   int descriptor() const noexcept { return fd_.get(); }
   const FileStamp& stamp() const noexcept { return stamp_; }
   /// kDevice: the context of its device; else null.
@@ -114,7 +125,8 @@ class Region {
   friend class Arena;
   friend class PoolBlock;
   Region() = default;
-  /// Maps the file's first `size` bytes, and lists the mapping if its content can change. Call it when `kind_` is set.
+  /// Maps the file's first `size` bytes, and lists the mapping if its content can change or it is private. Call it when
+  /// `kind_` and `source_` are set.
   void map(int fd, std::uint64_t size, int protection, const std::string& where);
   ForkGuard made_in_;
   UniqueFd fd_;
@@ -125,7 +137,8 @@ class Region {
   std::uint64_t mapped_ = 0;  // bytes of address space to free
   FileStamp stamp_;
   std::string name_;
-  MappingRecord record_;  // of a mapping that is read-only here
+  std::shared_ptr<const Region> source_;  // of a private mapping
+  MappingRecord record_;                  // of a mapping that is read-only here
   std::shared_ptr<Context> context_;
   Buffer memory_;
   mutable std::mutex attachments_mutex_;

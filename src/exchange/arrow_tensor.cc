@@ -11,6 +11,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
+#include "device/private_memory.h"
 #include "exchange/internal/tensor_metadata.h"
 
 namespace crossdock::exchange {
@@ -265,7 +266,9 @@ Tensor tensor_of_column(const RecordBatch& given, BoolPolicy bools) {
     static_cast<device::Memory&>(tensor) = column;
     tensor.data = const_cast<void*>(values.data);
     if (tensor.data != nullptr) tensor.advance(first * tensor.type.itemsize());
-    tensor.read_only = true;
+    // Arrow's memory is immutable, but for what was received to be written to.
+    const auto size = static_cast<std::uint64_t>(values.size);
+    tensor.read_only = size == 0 || !column.host_readable() || !device::in_private_memory(values.data, size);
   }
   set_extents(&tensor, column.num_rows, rows.shape);
   array::check_tensor(&tensor, "an Arrow column");

@@ -94,7 +94,7 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
     device = impl_->pool->options().runtime->drivers()->context(*options.device);
   }
   const auto pool = [&](const std::shared_ptr<ClientPool>& all) {
-    return all == nullptr ? nullptr : all->for_streams(!options.all_columns, device);
+    return all == nullptr ? nullptr : all->for_streams(!options.all_columns, device, options.copy_on_write);
   };
   return std::make_unique<Reader>(
       std::make_unique<Reader::Impl>(pool(impl_->pool), pool(impl_->data_pool), name, options, interrupted));

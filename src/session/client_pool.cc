@@ -33,16 +33,24 @@ ClientPool::ClientPool(const dissociated::Uri& uri, const transport::ConnectOpti
   }
 }
 
-std::shared_ptr<ClientPool> ClientPool::for_streams(bool parts, std::shared_ptr<device::Context> device) {
+std::shared_ptr<ClientPool> ClientPool::for_streams(bool parts, std::shared_ptr<device::Context> device,
+                                                    bool copy_on_write) {
   const transport::Ways ways = transport_->ways() & wishes_.ways;
   transport::ConnectOptions wishes = wishes_;
   wishes.wants_parts = parts && ways.has(transport::Way::kRead);
-  if (ways.has(transport::Way::kMap)) wishes.device = std::move(device);
-  if (!wishes.wants_parts && !wishes.device) return shared_from_this();
+  if (ways.has(transport::Way::kMap)) {
+    wishes.device = std::move(device);
+    wishes.keeps_descriptors = copy_on_write;
+  }
+  if (!wishes.wants_parts && !wishes.device && !wishes.keeps_descriptors) return shared_from_this();
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("this client of " + where_ + " was closed");
   for (const auto& other : others_) {
-    if (other->wishes_.wants_parts == wishes.wants_parts && other->wishes_.device == wishes.device) return other;
+    const transport::ConnectOptions& its = other->wishes_;
+    if (its.wants_parts == wishes.wants_parts && its.device == wishes.device &&
+        its.keeps_descriptors == wishes.keeps_descriptors) {
+      return other;
+    }
   }
   return others_.emplace_back(std::make_shared<ClientPool>(uri_, wishes, where_, options_));
 }

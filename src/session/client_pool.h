@@ -23,8 +23,8 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
              ClientOptions options);
 
   /// Returns the pool of connections for streams of which the client wants some columns only (`parts`), or which it
-  /// wants on a device (or null): this pool, unless the transport treats such streams in another way.
-  std::shared_ptr<ClientPool> for_streams(bool parts, std::shared_ptr<device::Context> device);
+  /// wants on a device (or null), or to write to: this pool, unless the transport treats such streams in another way.
+  std::shared_ptr<ClientPool> for_streams(bool parts, std::shared_ptr<device::Context> device, bool copy_on_write);
 
   /// Returns an idle connection, or a new one. Throws the errors of Client's constructor; ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);

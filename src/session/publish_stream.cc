@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "device/private_memory.h"
 #include "device/region_address.h"
 #include "session/device_table.h"
 #include "session/dictionary_tracker.h"
@@ -32,8 +33,8 @@ class BufferPlacer {
     return copied_to(std::move(copy), memory, from_devices_, wait_, &builder_.table().bytes_copied, bitmap_bytes);
   }
 
-  // Returns a local address. Regions are known only at the end, so arenas and the copy get their indices in the order
-  // in which they are first used.
+  // Returns a local address. Most regions are known only at the end, so arenas and the copy get their indices in the
+  // order in which they are first used.
   std::uint64_t place(const array::BufferView& buffer) {
     const auto size = static_cast<std::uint64_t>(buffer.size);
     if (const auto region = device_memory_.find(buffer.data, size)) {
@@ -53,6 +54,7 @@ class BufferPlacer {
       return inside(arenas_.size() - 1, buffer.data);
     }
     if (const auto lent = lend(buffer.data, size)) return *lent;
+    if (const auto passed = pass_on(buffer.data, size)) return *passed;
     if (!writer_) writer_.emplace("crossdock-table");
     builder_.table().bytes_copied += size;
     return device::make_address(kCopied, writer_->append({static_cast<const std::byte*>(buffer.data), size}));
@@ -62,17 +64,21 @@ class BufferPlacer {
   bool in_shared_memory(const array::RecordBatch& batch) const {
     return std::ranges::any_of(batch.buffers, [&](const array::BufferView& buffer) {
       const auto size = static_cast<std::uint64_t>(buffer.size);
-      return size > 0 && (runtime_.find_arena(buffer.data, size) || runtime_.find_pool(buffer.data, size));
+      return size > 0 && (runtime_.find_arena(buffer.data, size) || runtime_.find_pool(buffer.data, size) ||
+                          device::in_private_memory(buffer.data, size));
     });
+  }
+
+  // Keeps the owner of a batch whose memory was passed on since the last call.
+  void keep(const std::shared_ptr<const void>& owner) {
+    if (std::exchange(passed_on_, false)) builder_.table().received.push_back(owner);
   }
 
   // Freezes the memory that was used, and converts provisional addresses to local ones.
   void finish() {
     std::vector<std::uint16_t> index_of_arena;
-    std::vector<std::uint64_t> base_of_arena;
     for (auto& arena : arenas_) {
       const auto region = arena->freeze();
-      base_of_arena.push_back(reinterpret_cast<std::uintptr_t>(region->data()));
       index_of_arena.push_back(static_cast<std::uint16_t>(builder_.region_index(region)));
     }
     std::uint16_t index_of_copy = 0;
@@ -86,7 +92,7 @@ class BufferPlacer {
         buffer.address = device::make_address(index_of_copy, offset);
       } else {
         const std::size_t arena = provisional - kFirstArena;
-        buffer.address = device::make_address(index_of_arena[arena], offset - base_of_arena[arena]);
+        buffer.address = device::make_address(index_of_arena[arena], offset);
       }
     }
     const bool on_device = device_memory_.freeze();
@@ -94,6 +100,8 @@ class BufferPlacer {
       builder_.table().kind = "arena";
     } else if (lent_) {
       builder_.table().kind = "pool";
+    } else if (!builder_.table().received.empty()) {
+      builder_.table().kind = "received";
     }
   }
 
@@ -116,12 +124,18 @@ class BufferPlacer {
     }
   }
 
-  static std::uint64_t inside(std::size_t arena, const void* pointer) {
+  // Returns the local address of memory that was received, and that nobody has written to, or nothing: then copy it.
+  std::optional<std::uint64_t> pass_on(const void* pointer, std::uint64_t size) {
+    if (builder_.table().regions.size() >= kFirstArena) return std::nullopt;
+    const auto received = device::received_memory(pointer, size);
+    if (!received) return std::nullopt;
+    passed_on_ = true;
+    return device::make_address(static_cast<std::uint16_t>(builder_.region_index(received->region)), received->offset);
+  }
+
+  std::uint64_t inside(std::size_t arena, const void* pointer) const {
     if (arena >= kCopied - kFirstArena) throw ResourceError("a table can't be in more than 49,151 arenas");
-    // The provisional address is the pointer itself, which has 47 bits on Linux. The offset is known once the arena is
-    // a region.
-    return device::make_address(static_cast<std::uint16_t>(kFirstArena + arena),
-                                reinterpret_cast<std::uintptr_t>(pointer));
+    return device::make_address(static_cast<std::uint16_t>(kFirstArena + arena), arenas_[arena]->offset_of(pointer));
   }
 
   const Runtime& runtime_;
@@ -131,7 +145,8 @@ class BufferPlacer {
   std::vector<std::shared_ptr<device::Arena>> arenas_;
   std::shared_ptr<device::Arena> from_devices_;  // one of these
   std::optional<device::RegionWriter> writer_;
-  bool lent_ = false;  // by a pool
+  bool lent_ = false;       // by a pool
+  bool passed_on_ = false;  // of the current batch
 };
 
 }  // namespace
@@ -171,10 +186,12 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
       const array::RecordBatch values =
           on_host ? array::normalized(given, &bitmap_bytes) : placer.from_device(given, &bitmap_bytes);
       place_all(values);
+      placer.keep(values.owner);
       builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0);
     });
     if (!on_host) batch = placer.from_device(batch, &bitmap_bytes);
     place_all(batch);
+    placer.keep(batch.owner);
     builder.add(encoder.record_batch(batch), true, buffers, batch.num_rows);
   }
   placer.finish();

@@ -38,6 +38,7 @@ struct PublishedTable {
   std::vector<std::byte> metadata;
   std::vector<dissociated::RemoteBuffer> buffers;
   std::vector<std::shared_ptr<const device::Region>> regions;
+  std::vector<std::shared_ptr<const void>> received;  ///< Keeps the leases of batches that are passed on.
   const char* kind = "table";
   std::int64_t rows = 0;
   std::uint64_t bytes = 0;

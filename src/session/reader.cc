@@ -9,6 +9,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/batch.h"
+#include "device/private_memory.h"
 #include "dissociated/receiver.h"
 #include "ipc/select.h"
 #include "session/device_bodies.h"
@@ -281,6 +282,8 @@ inline void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordB
   const array::Schema& of = *body->schema;
   if (!body->context) [[likely]]
     body->owner = realigner.realign(of, body->header, std::move(body->owner), name.c_str(), &body->views);
+  if (options.copy_on_write && !body->context) [[unlikely]]
+    allow_writes(body);
   array::RecordBatch& batch = out->emplace(MadeBy{[&] {
     return ipc::assemble(body->schema, body->header, std::move(body->views), dictionaries.for_schema(of),
                          std::move(body->owner));
@@ -294,6 +297,19 @@ inline void Reader::Impl::assemble(BatchBody* body, std::optional<array::RecordB
   } else if (look_inside || body->kind == ipc::MessageKind::kDictionaryBatch) {
     array::check_structure(batch);
   }
+}
+
+// Lists the memory of a body that came by value, which is the consumer's alone. Mapped memory is listed already.
+void Reader::Impl::allow_writes(BatchBody* body) {
+  struct Listed {
+    std::shared_ptr<const void> owner;
+    device::PrivateMemory memory;  // goes first
+  };
+  auto listed = std::make_shared<Listed>();
+  for (const array::BufferView& view : body->views)
+    listed->memory.add(view.data, static_cast<std::uint64_t>(view.size));
+  listed->owner = std::move(body->owner);
+  body->owner = std::move(listed);
 }
 
 // Validates a batch in memory of a device, by a copy of it on the host. Columns of fixed width hold nothing that could
@@ -504,7 +520,30 @@ const transport::PeerRegion* Reader::Impl::enter_region(std::size_t i, BatchLeas
   }
   if (found->context != current.context) [[unlikely]]
     set_place(found->context, i);
+  if (options.copy_on_write && found->mapped && found->context == nullptr) [[unlikely]]
+    found = writable(std::move(found));
   return &lease->add(std::move(found));
+}
+
+// Returns the region in a private mapping. Recycled memory gets one for each batch: later batches in the same memory
+// must not show what the consumer wrote to this one.
+std::shared_ptr<const transport::PeerRegion> Reader::Impl::writable(
+    std::shared_ptr<const transport::PeerRegion> found) {
+  std::erase_if(written_regions, [](const auto& known) { return known.second.expired(); });
+  for (const auto& [region, mapping] : written_regions) {
+    if (region != found.get()) continue;
+    if (auto known = mapping.lock()) return known;
+  }
+  const transport::PeerRegion* const key = found.get();
+  const std::uint64_t base = found->base;
+  const std::uint64_t size = found->size;
+  const bool changes = found->mapped->kind() == device::RegionKind::kRecycled;
+  auto memory = device::Region::map_private(found->mapped, "a region of the stream \"" + name + "\" to write to");
+  // The region stays with its mapping, so that no other can have its address meanwhile.
+  std::shared_ptr<const device::Region> both(memory.get(), [memory, found = std::move(found)](const auto*) {});
+  auto made = std::make_shared<const transport::PeerRegion>(base, size, std::move(both));
+  if (!changes) written_regions.emplace_back(key, made);
+  return made;
 }
 
 // Records that a body's i-th buffer is on another device than those before it: none may be before it.

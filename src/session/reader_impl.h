@@ -69,6 +69,9 @@ struct Reader::Impl {
   // The error that ended the stream early: every later call throws it again. It may wait for the bodies in the queue.
   std::exception_ptr failure;
 
+  // GetOptions::copy_on_write: the private mappings of regions that don't change, for as long as batches hold them.
+  std::vector<std::pair<const transport::PeerRegion*, std::weak_ptr<const transport::PeerRegion>>> written_regions;
+
   // Kept between batches to reuse their memory:
   BatchBody current;
   ipc::Decompressor decompressor;
@@ -104,6 +107,8 @@ struct Reader::Impl {
   bool view_remote(std::uint64_t total, BatchLease* lease, std::uint64_t** held, bool* mapped);
   [[noreturn]] void fail_length(std::size_t i, std::uint64_t total) const;
   const transport::PeerRegion* enter_region(std::size_t i, BatchLease* lease);
+  void allow_writes(BatchBody* body);
+  std::shared_ptr<const transport::PeerRegion> writable(std::shared_ptr<const transport::PeerRegion> found);
   std::shared_ptr<const transport::PeerRegion> region(std::uint64_t address);
   void view_packed(const dissociated::Receiver::Item& item);
   void enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread);

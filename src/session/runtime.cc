@@ -67,8 +67,8 @@ struct Runtime::Impl {
 Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
 Runtime::~Runtime() = default;
 
-std::shared_ptr<device::Arena> Runtime::make_arena(std::uint64_t reserve) {
-  auto arena = std::make_shared<device::Arena>(reserve);
+std::shared_ptr<device::Arena> Runtime::make_arena(std::uint64_t reserve, device::Arena::Frozen frozen) {
+  auto arena = std::make_shared<device::Arena>(reserve, frozen);
   impl_->arenas.add(arena);
   return arena;
 }

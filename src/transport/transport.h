@@ -69,6 +69,9 @@ struct ConnectOptions {
   bool wants_parts = false;
   /// The device on which it opens regions of its memory. Null: it takes none.
   std::shared_ptr<device::Context> device{};
+  /// Regions that are mapped keep their descriptors, one each: the client maps them once more, to write to them
+  /// (device::Region::map_private()), or passes them on.
+  bool keeps_descriptors = false;
   /// The server is strictly as specified; nothing: it has our handshake. Only for Transport::reaches_specified_peers().
   std::optional<SpecifiedServer> specified{};
 };

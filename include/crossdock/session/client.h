@@ -67,6 +67,11 @@ struct GetOptions {
   /// copy, and where the transport reaches the device, bodies by value are received into its memory. Other batches are
   /// copied there by one copy each, which is over when next() returns. Absent: the host.
   std::optional<device::Device> device{};
+  /// The consumer may write to batches on the host, also where they are in memory that the server has mapped, too: then
+  /// it has a private copy of each page that it writes to, and nobody else sees its writes. Batches of one stream may
+  /// share memory, such as dictionaries. Costs a mapping for each region of a table, and for each batch of a live
+  /// stream. Publishing such batches passes on what nobody has written to without a copy.
+  bool copy_on_write = false;
   /// Bytes of bodies that may be read from the server's memory ahead of the consumer, where bodies are read; a single
   /// body may always be. So reads overlap with each other and with the consumer's work.
   std::uint64_t read_ahead = 64ull << 20;

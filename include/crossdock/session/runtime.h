@@ -20,7 +20,8 @@ class CROSSDOCK_EXPORT Runtime {
 
   /// Makes an arena that the servers of this runtime recognize. Its memory is freed with its last owner, unless it was
   /// published.
-  std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0);
+  std::shared_ptr<device::Arena> make_arena(std::uint64_t reserve = 0,
+                                            device::Arena::Frozen frozen = device::Arena::Frozen::kReadOnly);
   /// Makes such an arena in memory of a device. Throws as DriverRegistry::context() and the constructor of DeviceArena.
   std::shared_ptr<device::DeviceArena> make_arena(const device::Device& device, std::uint64_t reserve = 0);
   /// Returns the arena that contains these bytes, or null.

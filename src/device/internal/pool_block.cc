@@ -1,11 +1,7 @@
 #include "device/internal/pool_block.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -110,32 +106,6 @@ bool PoolBlock::make_shared() noexcept {
   region_.reset();
   if (::mremap(shared, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, start_) == start_) return true;
   ::munmap(shared, bytes_);
-  return false;
-}
-
-bool PoolBlock::written(const void* pointer, std::uint64_t size) const noexcept {
-  // Of each page the kernel says whether it is the file's. See Documentation/admin-guide/mm/pagemap.rst.
-  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
-  constexpr std::uint64_t kSwapped = std::uint64_t{1} << 62;
-  constexpr std::uint64_t kOfFile = std::uint64_t{1} << 61;
-  if (size == 0) return false;
-  const UniqueFd pages(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
-  if (!pages) return true;
-  const std::uint64_t page = memfd::page_size();
-  const auto at = reinterpret_cast<std::uintptr_t>(pointer);
-  const std::uint64_t end = (at + size - 1) / page + 1;
-  std::array<std::uint64_t, 2048> entries{};
-  for (std::uint64_t next = at / page; next < end;) {
-    const std::size_t wanted = std::min<std::uint64_t>(entries.size(), end - next) * sizeof(entries[0]);
-    const ssize_t got = ::pread(pages.get(), entries.data(), wanted, static_cast<off_t>(next * sizeof(entries[0])));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < static_cast<ssize_t>(sizeof(entries[0]))) return true;
-    const std::size_t n = static_cast<std::size_t>(got) / sizeof(entries[0]);
-    for (std::size_t i = 0; i < n; ++i) {
-      if ((entries[i] & (kPresent | kSwapped)) != 0 && (entries[i] & kOfFile) == 0) return true;
-    }
-    next += n;
-  }
   return false;
 }
 

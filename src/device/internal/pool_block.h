@@ -44,8 +44,6 @@ class PoolBlock {
   bool make_shared() noexcept;
   /// The memory that is lent, of RegionKind::kRecycled. Null in the state shared, and in a forked child.
   std::shared_ptr<const Region> region() const noexcept { return region_; }
-  /// Whether one of these bytes may have been written to since the block was made private. Reads no byte of them.
-  bool written(const void* pointer, std::uint64_t size) const noexcept;
   /// Frees the private copies of pages. The memory shows the region's content then, and may be used by nobody.
   void drop_private_pages() const noexcept;
 

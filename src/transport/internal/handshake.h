@@ -48,6 +48,7 @@ struct Introduction {
   std::uint64_t peer_max_message = 0;
   std::uint64_t peer_max_body = 0;
   std::shared_ptr<device::Context> device{};  ///< ConnectOptions::device, at the client.
+  bool keeps_descriptors = false;             ///< Likewise.
   Agreement agreement;  ///< The peer's name, the tags, the role and the ways; the transport adds the rest.
   bool both(std::uint64_t feature) const noexcept { return (own_features & peer_features & feature) != 0; }
 };
@@ -63,6 +64,7 @@ Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome,
           .peer_max_message = peer.max_message,
           .peer_max_body = peer.max_body,
           .device = wishes.device,
+          .keeps_descriptors = wishes.keeps_descriptors,
           .agreement = {.want_data = welcome.want_data,
                         .free_data = welcome.free_data,
                         .role = wishes.role,

@@ -63,6 +63,7 @@ ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory o
       max_regions_(options.max_regions),
       accept_files_(options.accept_files),
       retires_at_rest_(introduction.both(kFeatureRetiresAtRest)),
+      keeps_(introduction.keeps_descriptors ? device::Region::Descriptor::kKeep : device::Region::Descriptor::kClose),
       where_(agreement_.peer),
       device_(introduction.device),
       writer_(view_of(own_, peer_), barrier_, *this, where_),
@@ -343,8 +344,8 @@ void ShmConnection::adopt_region(Packet& packet) {
                         ", which is another user: from another user only frozen memory is accepted");
   }
   check_budget(announced.size, name);
-  add_region(announced.number,
-             device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size, announced.stamp, name));
+  add_region(announced.number, device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size,
+                                                     announced.stamp, name, keeps_));
 }
 
 /// Opens a region of a device's memory, on the device that this client has named.

@@ -114,6 +114,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const std::uint32_t max_regions_;
   const bool accept_files_;
   const bool retires_at_rest_;
+  const device::Region::Descriptor keeps_;  // of regions
   const std::string where_;
   const std::shared_ptr<device::Context> device_;  // on which a client opens regions
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();

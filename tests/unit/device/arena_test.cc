@@ -321,5 +321,43 @@ TEST(Arena, GivesEverythingBack) {
   EXPECT_EQ(mappings_of("crossdock-arena"), 0u);
 }
 
+TEST(ArenaCopyOnWrite, StaysWritableAndTheRegionStaysAsItWas) {
+  auto arena = std::make_unique<Arena>(1 << 20, Arena::Frozen::kCopyOnWrite);
+  std::byte* const memory = arena->allocate(100000);
+  std::memset(memory, 1, 100000);
+  std::shared_ptr<const Region> region = arena->freeze();
+  EXPECT_TRUE(arena->frozen());
+  EXPECT_EQ(arena->offset_of(memory), 64u);
+  std::memset(memory, 2, 50000);
+  const std::shared_ptr<const Region> received = adopt(*region);
+  for (const auto& seen : {region, received}) {
+    EXPECT_EQ(seen->data()[64], std::byte{1});
+    EXPECT_EQ(seen->data()[64 + 99999], std::byte{1});
+  }
+  EXPECT_EQ(memory[0], std::byte{2});
+  EXPECT_EQ(memory[99999], std::byte{1});
+  EXPECT_EQ(run_in_child([&] {
+              memory[0] = std::byte{3};
+              if (memory[99999] != std::byte{1}) ::_exit(1);
+            }),
+            0);
+  EXPECT_EQ(memory[0], std::byte{2});
+  region.reset();
+  EXPECT_EQ(memory[0], std::byte{2}) << "the memory is the arena's";
+  arena.reset();
+  EXPECT_EQ(received->data()[64], std::byte{1});
+}
+
+TEST(ArenaCopyOnWrite, FreesItsMemoryWithItself) {
+  const std::size_t before = mappings_of("crossdock-arena");
+  {
+    Arena arena(1 << 20, Arena::Frozen::kCopyOnWrite);
+    arena.allocate(1000);
+    arena.freeze();
+    EXPECT_EQ(mappings_of("crossdock-arena"), before + 2);
+  }
+  EXPECT_EQ(mappings_of("crossdock-arena"), before);
+}
+
 }  // namespace
 }  // namespace crossdock::device

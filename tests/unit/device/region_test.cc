@@ -12,6 +12,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "device/changing_memory.h"
+#include "device/private_memory.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
@@ -454,6 +455,59 @@ TEST(RegionRecycled, SaysThatDescriptorsRanOutAndLeaksNothing) {
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(mappings_of("region-test"), 0u);
   EXPECT_EQ(mappings_of("crossdock-arena"), 0u);
+}
+
+TEST(RegionPrivate, ShowsItsOwnerWhatHeWritesAndNobodyElse) {
+  std::string content(3 * 4096, 'a');
+  const auto source = Region::adopt(sealed_of(content, kFrozenSeals), RegionKind::kFrozen, content.size(), {}, "here",
+                                    Region::Descriptor::kKeep);
+  ASSERT_GE(source->descriptor(), 0);
+  std::shared_ptr<const Region> mine = Region::map_private(source, "here");
+  const std::shared_ptr<const Region> other = Region::map_private(source, "here");
+  EXPECT_EQ(mine->descriptor(), -1);
+  ASSERT_NE(mine->writable(), nullptr);
+  EXPECT_TRUE(in_private_memory(mine->data(), content.size()));
+  EXPECT_FALSE(in_private_memory(mine->data() + 1, content.size()));
+  EXPECT_FALSE(in_private_memory(source->data(), 1));
+  ASSERT_TRUE(received_memory(mine->data() + 5, 10));
+  EXPECT_EQ(received_memory(mine->data() + 5, 10)->region, source);
+  EXPECT_EQ(received_memory(mine->data() + 5, 10)->offset, 5u);
+
+  mine->writable()[4096] = std::byte{'b'};
+  EXPECT_EQ(as_text({mine->data() + 4095, 3}), "aba");
+  for (const auto& unchanged : {source, other}) EXPECT_EQ(as_text({unchanged->data() + 4095, 3}), "aaa");
+  EXPECT_TRUE(received_memory(mine->data(), 4096));
+  EXPECT_FALSE(received_memory(mine->data(), 4097)) << "its last byte is on the page that was written to";
+  EXPECT_FALSE(received_memory(mine->data() + 8000, 1));
+  EXPECT_TRUE(received_memory(mine->data() + 8192, 1));
+  EXPECT_FALSE(received_memory(source->data(), 1)) << "this isn't private";
+
+  const void* const start = mine->data();
+  mine.reset();
+  EXPECT_FALSE(in_private_memory(start, 1));
+}
+
+TEST(RegionPrivate, OfMemoryThatCanChangeIsKnownToChange) {
+  const auto made = Region::make_recycled(8192, "region-test");
+  const auto source = Region::adopt(made->descriptor() < 0 ? UniqueFd() : UniqueFd(::dup(made->descriptor())),
+                                    RegionKind::kRecycled, 8192, {}, "here", Region::Descriptor::kKeep);
+  const auto mine = Region::map_private(source, "here");
+  made->writable()[5] = std::byte{7};
+  EXPECT_EQ(mine->data()[5], std::byte{7}) << "until it writes, it sees the region";
+  EXPECT_EQ(bytes_left_in_changing_memory(mine->data()), 8192u);
+}
+
+TEST(RegionPrivate, MemoryOfThisProcessAloneIsListedAsLong) {
+  std::vector<std::byte> bytes(1000);
+  {
+    PrivateMemory listed;
+    listed.add(bytes.data(), 1000);
+    listed.add(bytes.data() + 10, 20);
+    EXPECT_TRUE(in_private_memory(bytes.data() + 500, 500));
+    EXPECT_FALSE(received_memory(bytes.data(), 1000)) << "no peer sent it";
+    EXPECT_FALSE(bytes_left_in_changing_memory(bytes.data()));
+  }
+  EXPECT_FALSE(in_private_memory(bytes.data(), 1));
 }
 
 }  // namespace

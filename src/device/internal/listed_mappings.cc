@@ -1,12 +1,15 @@
-#include "device/internal/changing_mappings.h"
+#include "device/internal/listed_mappings.h"
 
 #include <pthread.h>
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "device/changing_memory.h"
+#include "device/private_memory.h"
 
 namespace crossdock::device {
 namespace {
@@ -14,6 +17,8 @@ namespace {
 struct Mapping {
   std::uint64_t size;
   RegionKind kind;
+  std::weak_ptr<const Region> source;  // of a private mapping
+  bool is_private = false;
 };
 
 struct Mappings {
@@ -49,8 +54,15 @@ Mappings& mappings() {
 
 std::uintptr_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-/// Returns the rest of a mapping, from `pointer` on.
-std::optional<Mapping> find(const void* pointer) noexcept {
+/// The part of a mapping from a pointer on.
+struct Found {
+  std::uint64_t size;
+  std::uint64_t offset;  // of the pointer
+  RegionKind kind;
+  bool is_private;
+  std::shared_ptr<const Region> source;  // null unless it was asked for
+};
+std::optional<Found> find(const void* pointer, bool with_source = false) noexcept {
   Mappings& all = mappings();
   // A caller has a pointer into a mapping from the region, which was listed before that.
   if (all.count.load(std::memory_order_relaxed) == 0) return std::nullopt;
@@ -60,17 +72,25 @@ std::optional<Mapping> find(const void* pointer) noexcept {
   const auto& [start, mapping] = *--after;
   const std::uint64_t distance = address_of(pointer) - start;
   if (distance >= mapping.size) return std::nullopt;
-  return Mapping{mapping.size - distance, mapping.kind};
+  return Found{mapping.size - distance, distance, mapping.kind, mapping.is_private,
+               with_source ? mapping.source.lock() : nullptr};
 }
 
 }  // namespace
 
-namespace changing {
+namespace listed {
 
-void add(const void* start, std::uint64_t size, RegionKind kind) {
+void add(const void* start, std::uint64_t size, RegionKind kind, const std::weak_ptr<const Region>& source) {
   Mappings& all = mappings();
   const std::lock_guard lock(all.mutex);
-  all.by_start.emplace(address_of(start), Mapping{size, kind});
+  all.by_start.emplace(address_of(start), Mapping{size, kind, source, !source.expired()});
+  all.counted();
+}
+
+void add_own(const void* start, std::uint64_t size) {
+  Mappings& all = mappings();
+  const std::lock_guard lock(all.mutex);
+  all.by_start.emplace(address_of(start), Mapping{size, RegionKind::kFrozen, {}, true});
   all.counted();
 }
 
@@ -81,16 +101,29 @@ void remove(const void* start) noexcept {
   all.counted();
 }
 
-}  // namespace changing
+}  // namespace listed
 
 std::optional<std::uint64_t> bytes_left_in_changing_memory(const void* pointer) noexcept {
-  const std::optional<Mapping> rest = find(pointer);
-  return rest ? std::optional(rest->size) : std::nullopt;
+  const std::optional<Found> rest = find(pointer);
+  return rest && rest->kind != RegionKind::kFrozen ? std::optional(rest->size) : std::nullopt;
 }
 
 bool in_mapped_file(const void* pointer) noexcept {
-  const std::optional<Mapping> rest = find(pointer);
+  const std::optional<Found> rest = find(pointer);
   return rest && rest->kind == RegionKind::kFile;
+}
+
+bool in_private_memory(const void* pointer, std::uint64_t size) noexcept {
+  const std::optional<Found> rest = find(pointer);
+  return rest && rest->is_private && size <= rest->size;
+}
+
+std::optional<ReceivedMemory> received_memory(const void* pointer, std::uint64_t size) {
+  std::optional<Found> rest = find(pointer, true);
+  // A file may change, so its server checks it at each hand-over; a process that passed it on wouldn't be asked.
+  if (!rest || !rest->source || rest->kind == RegionKind::kFile || size > rest->size) return std::nullopt;
+  if (pages_written(pointer, size)) return std::nullopt;
+  return ReceivedMemory{std::move(rest->source), rest->offset};
 }
 
 }  // namespace crossdock::device
