@@ -51,7 +51,9 @@ ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message) {
   return {.max_untagged = max_message,
           .max_control = std::max(net::kMaxRecord, kMaxControlBytes),
           .max_tagged = std::max(max_message, options.max_body),
-          .max_in_pieces = options.max_body};
+          .max_in_pieces = options.max_body,
+          // Without bodies, no large message is expected that comes by rendezvous.
+          .max_eager = options.max_body > 0 ? kMaxEager : std::max(kMaxEager, max_message)};
 }
 
 ReceiveLimits limits_as_specified(const UcxOptions& options, std::uint64_t max_message) {

@@ -7,8 +7,6 @@
 namespace crossdock::transport::ucx {
 namespace {
 
-/// Messages below this size may lie in UCX's memory whole, whatever the version.
-constexpr std::uint64_t kMaxEager = 1 << 20;
 /// A peer that doesn't finish a message may send this many times the queue's limits behind it.
 constexpr std::uint64_t kOverflow = 16;
 /// The most that UCX keeps of a piece that isn't begun, besides one that is here already.
@@ -75,30 +73,59 @@ ucs_status_t Inbox::on_piece(void* self, const void* header, std::size_t header_
   }
 }
 
+/// Changes the state of an entry, and what it counts for.
+void Inbox::change(Entry& entry, Entry::State to) noexcept {
+  using State = Entry::State;
+  const auto is_held = [](State state) { return state == State::kWaiting || state == State::kArrived; };
+  const auto is_begun = [](State state) {
+    return state == State::kReceiving || state == State::kComplete || state == State::kFailed;
+  };
+  const State from = std::exchange(entry.state, to);
+  if (is_held(from)) held_bytes_ -= entry.held_bytes;
+  if (is_held(to)) held_bytes_ += entry.held_bytes;
+  if (is_begun(from)) {
+    --begun_;
+    begun_bytes_ -= entry.size;
+  }
+  if (is_begun(to)) {
+    ++begun_;
+    begun_bytes_ += entry.size;
+  }
+  if (from == State::kReceiving) {
+    --receiving_;
+    receiving_bytes_ -= entry.size;
+  }
+  if (to == State::kReceiving) {
+    ++receiving_;
+    receiving_bytes_ += entry.size;
+  }
+}
+
+/// Counts more bytes for an entry that waits.
+void Inbox::hold(Entry& entry, std::uint64_t bytes) noexcept {
+  entry.held_bytes += bytes;
+  entry.inbox->held_bytes_ += bytes;
+}
+
 /// Returns what the call-back has to: UCS_OK drops the data.
 ucs_status_t Inbox::add(MessageKind kind, void* data, std::size_t size, bool rendezvous) {
   if (!accepts(name_of(kind), size, limit_of(kind))) return UCS_OK;
-  if (rendezvous) {
-    Entry& entry = entries_.emplace_back(Entry{kind, Entry::State::kWaiting});
-    entry.size = size;
-    entry.held = data;
-    hold(entry, std::min<std::uint64_t>(size, kMaxEager));
-    return UCS_INPROGRESS;
-  }
   std::shared_ptr<std::byte> memory;
-  if (size > 0) {
+  if (!rendezvous && size > 0) {
     memory = allocate(size);
     std::memcpy(memory.get(), data, size);
   }
-  // An entry behind one that waits counts as begun once that one is.
-  const bool next = begun_ == entries_.size();
-  entries_.push_back({.kind = kind, .state = Entry::State::kComplete, .size = size, .memory = std::move(memory)});
-  if (next) {
-    ++begun_;
-    begun_bytes_ += size;
-  } else {
-    hold(entries_.back(), size);
+  Entry& entry = entries_.emplace_back(Entry{.kind = kind, .size = size, .inbox = this});
+  if (rendezvous) {
+    entry.held = data;
+    entry.held_bytes = std::min<std::uint64_t>(size, kMaxEager);
+    change(entry, Entry::State::kWaiting);
+    return UCS_INPROGRESS;
   }
+  entry.memory = std::move(memory);
+  entry.held_bytes = size;
+  const bool begins = begun_ + 1 == entries_.size() && has_room_for(entry);
+  change(entry, begins ? Entry::State::kComplete : Entry::State::kArrived);
   return UCS_OK;
 }
 
@@ -158,10 +185,10 @@ Inbox::Entry* Inbox::body_of(ByteSpan header, std::uint64_t length) {
   }
   if (open_ != nullptr) return accepts_more() ? open_ : nullptr;
   if (!accepts("a body", head.total, limits_.max_in_pieces)) return nullptr;
-  open_ = &entries_.emplace_back(Entry{MessageKind::kTagged, Entry::State::kWaiting});
-  open_->tag = head.tag;
-  open_->size = head.total;
+  open_ =
+      &entries_.emplace_back(Entry{.kind = MessageKind::kTagged, .tag = head.tag, .size = head.total, .inbox = this});
   open_->in_pieces = true;
+  change(*open_, Entry::State::kWaiting);
   // So that its pieces come straight to where they belong, if there is room.
   begin_waiting();
   return closed_ ? nullptr : open_;
@@ -236,11 +263,6 @@ void Inbox::wrote(Entry& body, std::uint64_t bytes) noexcept {
   if (body.written == body.size) end(body, UCS_OK);
 }
 
-void Inbox::hold(Entry& entry, std::uint64_t bytes) noexcept {
-  entry.held_bytes += bytes;
-  held_bytes_ += bytes;
-}
-
 /// Takes the tagged messages that UCX has out of its queue, without their bytes.
 void Inbox::probe() {
   for (;;) {
@@ -251,12 +273,12 @@ void Inbox::probe() {
       drop_tagged(worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info));
       continue;
     }
-    entries_.push_back({.kind = MessageKind::kTagged, .state = Entry::State::kWaiting});
-    Entry& entry = entries_.back();
+    Entry& entry = entries_.emplace_back(
+        Entry{.kind = MessageKind::kTagged, .tag = info.sender_tag, .size = info.length, .inbox = this});
     entry.held = worker_.api().tag_probe_nb(worker_.get(), 0, 0, /*remove=*/1, &info);
-    entry.tag = info.sender_tag;
-    entry.size = info.length;
-    hold(entry, std::min<std::uint64_t>(entry.size, kMaxEager));
+    // UCX doesn't tell whether it has the bytes.
+    entry.held_bytes = std::min(entry.size, limits_.max_eager);
+    change(entry, Entry::State::kWaiting);
   }
 }
 
@@ -271,8 +293,11 @@ bool Inbox::accepts(const char* what, std::uint64_t size, std::uint64_t limit) {
 }
 
 bool Inbox::accepts_more() {
+  // A single message may be larger than the queue: what is begun never has more than that, or one message.
+  const std::uint64_t bytes = held_bytes_ + std::min(begun_bytes_, limits_.queue_bytes);
   if (entries_.size() >= kOverflow * limits_.queue_messages ||
-      held_bytes_ >= kOverflow * std::max(limits_.queue_bytes, kMaxEager)) {
+      bytes >= kOverflow * std::max(limits_.queue_bytes, kMaxEager)) {
+    overflowed_ = true;
     fail(ErrorCode::kProtocol,
          where_ + " sent " + std::to_string(entries_.size()) + " messages behind one that it doesn't finish");
   }
@@ -289,16 +314,18 @@ void Inbox::collect() noexcept {
 }
 
 void Inbox::begin_waiting() {
-  for (; begun_ < entries_.size(); ++begun_) {
+  while (begun_ < entries_.size()) {
     Entry& entry = entries_[begun_];
     if (!has_room_for(entry)) return;
+    if (entry.state == Entry::State::kArrived) {
+      change(entry, Entry::State::kComplete);
+      continue;
+    }
     try {
-      if (entry.state == Entry::State::kWaiting) begin(entry);
+      begin(entry);
     } catch (const Error& error) {
       return cut(error);
     }
-    held_bytes_ -= std::exchange(entry.held_bytes, 0);
-    begun_bytes_ += entry.size;
   }
 }
 
@@ -318,10 +345,7 @@ void Inbox::begin(Entry& entry) {
     entry.on_device = from;
     entry.memory_type = worker_.context().memory_type(device.type).value();
   }
-  entry.inbox = this;
-  entry.state = Entry::State::kReceiving;
-  ++receiving_;
-  receiving_bytes_ += entry.size;
+  change(entry, Entry::State::kReceiving);
   if (!entry.in_pieces) return begin_whole(entry);
   for (auto next = entry.pieces.begin(); next != entry.pieces.end();) place(*next++);
 }
@@ -355,9 +379,7 @@ void Inbox::begin_whole(Entry& entry) {
 void Inbox::end(Entry& entry, ucs_status_t status) noexcept {
   if (entry.state != Entry::State::kReceiving) return;
   entry.status = status;
-  entry.state = status == UCS_OK ? Entry::State::kComplete : Entry::State::kFailed;
-  --entry.inbox->receiving_;
-  entry.inbox->receiving_bytes_ -= entry.size;
+  entry.inbox->change(entry, status == UCS_OK ? Entry::State::kComplete : Entry::State::kFailed);
 }
 
 std::optional<Received> Inbox::take() {
@@ -371,34 +393,37 @@ std::optional<Received> Inbox::take() {
     throw ConnectionError("the connection to " + where_ +
                           " ended in the middle of a message: " + worker_.library().text(entry.status));
   }
-  if (entry.state != Entry::State::kComplete) return std::nullopt;
+  if (!whole(entry)) return std::nullopt;
   Received received{.kind = entry.kind,
                     .tag = entry.tag,
                     .bytes = {entry.memory.get(), entry.size},
                     .owner = std::move(entry.memory)};
-  if (begun_ > 0) {
-    --begun_;
-    begun_bytes_ -= entry.size;
-  } else {
-    held_bytes_ -= entry.held_bytes;
-  }
+  change(entry, Entry::State::kDropped);
   entries_.pop_front();
   return received;
 }
 
 std::optional<std::pair<MessageKind, std::uint64_t>> Inbox::next() const noexcept {
-  if (entries_.empty() || entries_.front().state != Entry::State::kComplete) return std::nullopt;
+  if (entries_.empty() || !whole(entries_.front())) return std::nullopt;
   return {{entries_.front().kind, entries_.front().tag}};
 }
 
 bool Inbox::ready() const noexcept {
   if (entries_.empty() || cut_off()) return failure_.has_value();
-  const Entry::State state = entries_.front().state;
-  return state == Entry::State::kComplete || state == Entry::State::kFailed;
+  return whole(entries_.front()) || entries_.front().state == Entry::State::kFailed;
 }
 
-/// Whether the next message is a body whose other pieces aren't accepted any more.
-bool Inbox::cut_off() const noexcept { return closed_ && open_ != nullptr && open_ == &entries_.front(); }
+bool Inbox::whole(const Entry& entry) noexcept {
+  return entry.state == Entry::State::kComplete || entry.state == Entry::State::kArrived;
+}
+
+/// Whether the next message isn't waited for any more: it is a body whose other pieces aren't accepted, or the peer has
+/// sent too much behind it.
+bool Inbox::cut_off() const noexcept {
+  if (!closed_) return false;
+  const Entry& next = entries_.front();
+  return open_ == &next || (overflowed_ && !whole(next) && next.state != Entry::State::kFailed);
+}
 
 bool Inbox::full() const noexcept {
   return ready() && (entries_.size() >= limits_.queue_messages || begun_bytes_ + held_bytes_ >= limits_.queue_bytes);
@@ -413,8 +438,7 @@ void Inbox::release(Entry& entry) noexcept {
   if (entry.state != Entry::State::kWaiting) return;
   const Api& api = worker_.api();
   void* const held = std::exchange(entry.held, nullptr);
-  entry.state = Entry::State::kFailed;
-  entry.status = UCS_ERR_CANCELED;
+  change(entry, Entry::State::kDropped);
   if (entry.in_pieces) {
     for (const Piece& piece : entry.pieces) {
       if (piece.held != nullptr) api.am_data_release(worker_.get(), piece.held);
@@ -441,8 +465,8 @@ void Inbox::cut(const Error& error) {
   for (; entries_.size() > begun_; entries_.pop_back()) {
     if (open_ == &entries_.back()) open_ = nullptr;
     release(entries_.back());
+    change(entries_.back(), Entry::State::kDropped);  // also one that was here
   }
-  held_bytes_ = 0;
   failure_.emplace(error.code(), error.what());
 }
 

@@ -25,8 +25,12 @@ enum class MessageKind : std::uint8_t {
   kTagged = 2,    ///< Of Arrow's protocol.
 };
 
-/// What is accepted from the peer. Sizes are checked before memory is allocated; but a message below UCX's threshold
-/// for rendezvous (70,000 bytes in 1.13, 1 MiB in 1.22) lies in UCX's memory already.
+/// The largest message that a peer with UCX's own settings sends whole (70,000 bytes in 1.13, 1 MiB in 1.22).
+inline constexpr std::uint64_t kMaxEager = 1 << 20;
+
+/// What is accepted from the peer. Sizes are checked before memory of ours is allocated. UCX allocates its own for a
+/// message that isn't sent by rendezvous, as much as the peer says, before it tells of the message. The peer decides
+/// which messages those are.
 struct ReceiveLimits {
   std::uint64_t max_untagged = 0;
   std::uint64_t max_control = 0;
@@ -36,6 +40,9 @@ struct ReceiveLimits {
   /// single message may be larger.
   std::size_t queue_messages = 1024;
   std::uint64_t queue_bytes = 64ull << 20;
+  /// The most that a tagged message counts for before it is begun, see kMaxEager. A larger one is taken to come by
+  /// rendezvous.
+  std::uint64_t max_eager = kMaxEager;
   /// Pieces of bodies that the peer may have told of by rendezvous, and whose bytes haven't come.
   std::size_t queue_pieces = kMaxUnfetched;
 };
@@ -65,8 +72,8 @@ class Inbox {
   /// Collects tagged messages that have arrived, and begins to receive messages for which there is room.
   void collect() noexcept;
   /// Returns the next message if it has arrived whole. Throws ProtocolError after the last message before one over a
-  /// limit; ConnectionError if the next message was cut off; ResourceError if there was no memory for it. After an
-  /// error, throws it again.
+  /// limit, or before one that isn't there while too much waits behind it; ConnectionError if the next message was cut
+  /// off; ResourceError if there was no memory for it. After an error, throws it again.
   std::optional<Received> take();
   /// Returns the kind and the tag of the message that take() returns next; nothing if it has none.
   std::optional<std::pair<MessageKind, std::uint64_t>> next() const noexcept;
@@ -109,18 +116,22 @@ class Inbox {
 
   /// A message. Its address doesn't change: UCX's call-back has it.
   struct Entry {
+    /// Says what the entry counts for, too: only change() and hold() change either.
     enum class State : std::uint8_t {
-      kWaiting,    ///< UCX has it. `held` names it.
-      kReceiving,  ///< UCX writes it to `memory`.
+      kNew,        ///< Counts for nothing.
+      kWaiting,    ///< UCX has it. `held` names it. Counts for `held_bytes`.
+      kArrived,    ///< It is in `memory`, behind one that waits, or without room. Counts for `held_bytes`.
+      kReceiving,  ///< UCX writes it to `memory`. From here on, it is begun, and counts for its size.
       kComplete,
-      kFailed,  ///< It was cut off.
+      kFailed,   ///< It was cut off.
+      kDropped,  ///< Was taken, or released to UCX. Counts for nothing.
     };
     MessageKind kind;
-    State state;
+    State state = State::kNew;
     std::uint64_t tag = 0;
     std::uint64_t size = 0;
     void* held = nullptr;
-    std::uint64_t held_bytes = 0;  ///< What it takes of UCX's memory, or of ours before it was begun.
+    std::uint64_t held_bytes = 0;  ///< What it takes of UCX's memory, or of ours before it is begun.
     std::shared_ptr<std::byte> memory{};
     std::shared_ptr<BodyMemory> on_device{};  ///< What `memory` was allocated from; null: it is the host's.
     ucs_memory_type_t memory_type = UCS_MEMORY_TYPE_HOST;
@@ -150,7 +161,8 @@ class Inbox {
   void probe();
   bool accepts(const char* what, std::uint64_t size, std::uint64_t limit);
   bool accepts_more();
-  void hold(Entry& entry, std::uint64_t bytes) noexcept;
+  void change(Entry& entry, Entry::State to) noexcept;
+  static void hold(Entry& entry, std::uint64_t bytes) noexcept;
   void begin_waiting();
   bool has_room_for(const Entry& entry) const noexcept;
   void begin(Entry& entry);
@@ -159,6 +171,7 @@ class Inbox {
   void drop_tagged(ucp_tag_message_h message) noexcept;
   void cut(const Error& error);
   bool cut_off() const noexcept;
+  static bool whole(const Entry& entry) noexcept;
   std::uint64_t limit_of(MessageKind kind) const noexcept;
 
   WorkerHandle& worker_;
@@ -167,14 +180,17 @@ class Inbox {
   const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
   std::shared_ptr<BodyMemory> body_memory_ = pool_;
   std::deque<Entry> entries_;
-  Entry* open_ = nullptr;                                     // the body whose pieces haven't all arrived
-  std::size_t unfetched_ = 0;                                 // pieces by rendezvous that haven't ended
-  std::size_t begun_ = 0;                                     // the first entries, up to the first that waits
-  std::uint64_t begun_bytes_ = 0;                             // their sizes: memory of ours
-  std::size_t receiving_ = 0;                                 // those of them that UCX writes
-  std::uint64_t receiving_bytes_ = 0;                         // their sizes
-  std::uint64_t held_bytes_ = 0;                              // the most that UCX may hold of the others
+  Entry* open_ = nullptr;      // the body whose pieces haven't all arrived
+  std::size_t unfetched_ = 0;  // pieces by rendezvous that haven't ended
+  // What the entries count for, see Entry::State:
+  std::size_t begun_ = 0;              // the first entries, up to the first that isn't begun
+  std::uint64_t begun_bytes_ = 0;      // their sizes: memory of ours
+  std::size_t receiving_ = 0;          // those of them that UCX writes
+  std::uint64_t receiving_bytes_ = 0;  // their sizes
+  std::uint64_t held_bytes_ = 0;       // of the others: memory of UCX's, or of ours
+
   bool closed_ = false;                                       // nothing more is accepted
+  bool overflowed_ = false;                                   // because too much waits
   std::optional<std::pair<ErrorCode, std::string>> failure_;  // after all entries
 };
 

@@ -240,6 +240,70 @@ TEST(UcxMessages, LargeBodiesAreReceivedOneAfterAnother) {
   EXPECT_EQ(begun(), 8u);
 }
 
+/// The sender decides whether a message comes whole: the receiver counts all that waits behind one that isn't there.
+class UcxUnfinishedMessage : public ::testing::Test {
+ protected:
+  UcxUnfinishedMessage() {
+    limits_.queue_bytes = 2 << 20;
+    ends_.server.worker->limit(limits_);
+    EXPECT_TRUE(ends_.client.endpoint->send_untagged(as_bytes("connected"), {}));
+    EXPECT_EQ(as_text(ends_.receive(ends_.server).bytes), "connected");
+  }
+  /// The client tells of a message, and from now on makes no progress, so that its bytes don't come.
+  void begin(bool tagged) {
+    const std::vector<std::byte> first = pattern(kFirst);
+    Endpoint& client = *ends_.client.endpoint;
+    ASSERT_TRUE(tagged ? client.send_tagged(1, first, {}) : client.send_untagged(first, {}));
+    ASSERT_TRUE(
+        run_until({ends_.server.worker.get()}, nullptr, [&] { return ends_.server.worker->expected_bytes() > 0; }));
+  }
+  /// Sends messages that come whole until the server has ended the queue, or has accepted this many bytes. Returns
+  /// how many bytes it has got.
+  std::size_t send_until_refused(std::size_t size, bool tagged, std::size_t most) {
+    const std::vector<std::byte> message = pattern(size);
+    Endpoint& client = *ends_.client.endpoint;
+    std::size_t sent = 0;
+    for (; sent < most; sent += size) {
+      EXPECT_TRUE(tagged ? client.send_tagged(2, message, {}) : client.send_untagged(message, {}));
+      for (int i = 0; i < 3; ++i) ends_.server.worker->progress();
+      try {
+        ends_.server.worker->throw_failure();
+      } catch (const ProtocolError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("behind one that it doesn't finish"));
+        return sent;
+      }
+    }
+    return sent;
+  }
+
+  static constexpr std::size_t kFirst = 3 << 20;
+  static constexpr std::size_t kSmall = 6000;
+  static constexpr std::size_t kMost = 64 << 20;  // twice what is accepted, and what has been begun
+  ReceiveLimits limits_ = kLimits;
+  Ends ends_;
+};
+
+TEST_F(UcxUnfinishedMessage, BoundsWhatComesWholeBehindIt) {
+  begin(/*tagged=*/false);
+  EXPECT_LT(send_until_refused(kSmall, /*tagged=*/false, kMost), kMost);
+  EXPECT_THROW(ends_.server.worker->take(), ProtocolError) << "the rest of the first one is not waited for";
+}
+
+TEST_F(UcxUnfinishedMessage, BoundsTaggedOnesToo) {
+  begin(/*tagged=*/true);
+  EXPECT_LT(send_until_refused(kSmall, /*tagged=*/true, kMost), kMost);
+}
+
+TEST_F(UcxUnfinishedMessage, IsCompletedLate) {
+  begin(/*tagged=*/false);
+  constexpr std::size_t kCount = 1000;
+  EXPECT_EQ(send_until_refused(kSmall, /*tagged=*/false, kCount * kSmall), kCount * kSmall);
+  EXPECT_TRUE(same(ends_.receive(ends_.server).bytes, pattern(kFirst)));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    ASSERT_TRUE(same(ends_.receive(ends_.server).bytes, pattern(kSmall))) << i;
+  }
+}
+
 TEST(UcxMessages, SendsAreRefusedWhileThePeerTakesNothing) {
   ReceiveLimits limits = kLimits;
   limits.queue_messages = 4;
