@@ -392,7 +392,10 @@ std::optional<Incoming> UcxConnection::take() {
 
 void UcxConnection::on_control(ByteSpan message) {
   RegionAnnouncement region;
-  if (decode(message, &region)) return regions_.add(region.number, region.base, region.size);
+  if (decode(message, &region)) {
+    check_regions_agreed();
+    return regions_.add(region.number, region.base, region.size);
+  }
   if (message.size() > kControlBytes && kind_of(message) == ControlKind::kRead) return answer(message);
   Control control;
   if (!decode(message, &control)) {
@@ -413,6 +416,7 @@ void UcxConnection::on_control(ByteSpan message) {
       gone_.store(true, std::memory_order_relaxed);
       return;
     case ControlKind::kRetire:
+      check_regions_agreed();
       if (control.number > std::numeric_limits<std::uint16_t>::max()) {
         throw ProtocolError(where_ + " retired region " + std::to_string(control.number) + "; numbers have 16 bits");
       }
@@ -420,6 +424,12 @@ void UcxConnection::on_control(ByteSpan message) {
     case ControlKind::kRegion:
     case ControlKind::kRead: return;  // have layouts of their own
   }
+}
+
+/// Throws unless the peer may announce and retire regions: a server may, where the client reads.
+void UcxConnection::check_regions_agreed() const {
+  if (closing_ == nullptr && agreement_.ways.has(Way::kRead)) return;
+  throw ProtocolError(where_ + " announced or retired a region, which this end didn't agree to");
 }
 
 void UcxConnection::answer(ByteSpan request) {

@@ -99,6 +99,7 @@ class UcxConnection final : public Connection {
 
   std::optional<Incoming> take();
   void on_control(ByteSpan message);
+  void check_regions_agreed() const;
   void answer(ByteSpan request);
   void acknowledge();
   void tell_taken();

@@ -50,21 +50,22 @@ class UcxAskedReads : public ::testing::Test {
     ASSERT_TRUE(net::decode(next_of_raw(), &welcome));
   }
   /// Connects our client's end and a raw server.
-  void as_client(const UcxOptions& options = {}) {
+  void as_client(const UcxOptions& options = {}, bool reads = true) {
     const auto listener = listen_at(contexts_, "");
+    const Ways ways = reads ? Way::kRead : Way::kMessage;
     std::thread connecting(
-        [&] { ours_ = ucx_connect(listener->uri().substr(4), options, kLongMs, nullptr, {.ways = Way::kRead}); });
+        [&] { ours_ = ucx_connect(listener->uri().substr(4), options, kLongMs, nullptr, {.ways = ways}); });
     ASSERT_TRUE(run_until({}, listener.get(), [&] { return listener->requests() > 0; }));
     raw_.worker = std::make_shared<Worker>(contexts_.for_local(listener->address()), kRawLimits, "the client");
     raw_.endpoint = listener->accept(raw_.worker);
     net::Hello hello;
     ASSERT_TRUE(net::decode(next_of_raw(), &hello));
     EXPECT_EQ(hello.features & (net::kFeatureReads | net::kFeatureNoBodies),
-              net::kFeatureReads | net::kFeatureNoBodies);
+              reads ? net::kFeatureReads | net::kFeatureNoBodies : 0);
     raw_.endpoint->send_control(net::encode(net::Welcome{.features = net::kFeatureReads, .max_message = 1 << 20}));
     ASSERT_TRUE(run_until({raw_.worker.get()}, listener.get(), [&] { return raw_.worker->sends() == 0; }));
     connecting.join();
-    ASSERT_EQ(ours_->agreement().ways, Ways(Way::kRead));
+    ASSERT_EQ(ours_->agreement().ways, ways);
   }
   /// The next control message that the raw end gets.
   std::vector<std::byte> next_of_raw() {
@@ -232,6 +233,26 @@ TEST_F(UcxAskedReads, AClientThatTakesNoAnswersIsStopped) {
   EXPECT_GT(kept, 1);
   ours_.reset();
   EXPECT_EQ(region.use_count(), 1) << "answers that wait end with their connection";
+}
+
+TEST_F(UcxAskedReads, AClientAnnouncesAndRetiresNothing) {
+  for (const bool retires : {false, true}) {
+    as_server();
+    if (retires) {
+      send_raw(encode(Control{ControlKind::kRetire, 1}));
+    } else {
+      announce_raw(1, 4096, 64);
+    }
+    EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("which this end didn't agree to"));
+    ours_.reset();
+    raw_.close();
+  }
+}
+
+TEST_F(UcxAskedReads, WithoutTheWayNothingIsAnnounced) {
+  as_client({}, /*reads=*/false);
+  announce_raw(1, 4096, 64);
+  EXPECT_THAT(error_of_ours<ProtocolError>(), HasSubstr("which this end didn't agree to"));
 }
 
 TEST_F(UcxAskedReads, AnswersThatWereNotAskedForEndTheConnection) {
