@@ -1,12 +1,12 @@
 #include "offered_memory.h"
 
-#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "control.h"
 #include "crossdock/core/error.h"
+#include "device/region_address.h"
 
 namespace crossdock::transport::ucx {
 
@@ -25,50 +25,40 @@ struct OfferedMemory::Answer {
 
 std::uint64_t OfferedMemory::add(std::uint16_t number, const std::shared_ptr<const device::Region>& region) {
   std::shared_ptr<const device::Region> mapped = device::readable(region, "memory to be read over ucx");
-  const auto base = reinterpret_cast<std::uintptr_t>(mapped->data());
   const std::lock_guard lock(mutex_);
-  if (bases_.contains(number) || by_base_.contains(base)) {
+  if (!regions_.try_emplace(number, std::move(mapped)).second) {
     throw std::logic_error("ucx: region number " + std::to_string(number) +
-                           " was already announced, or its memory was; retire it before it is used again");
+                           " was already announced; retire it before it is used again");
   }
-  const auto added = by_base_.emplace(base, std::move(mapped)).first;
-  try {
-    bases_.emplace(number, base);
-  } catch (...) {
-    by_base_.erase(added);
-    throw;
-  }
-  return base;
+  return device::make_address(number, 0);
 }
 
 void OfferedMemory::check(std::uint16_t number) const {
   const std::lock_guard lock(mutex_);
-  if (bases_.contains(number)) return;
+  if (regions_.contains(number)) return;
   throw std::logic_error("ucx: region number " + std::to_string(number) + " is retired, but was never announced");
 }
 
 void OfferedMemory::remove(std::uint16_t number) {
   std::shared_ptr<const device::Region> dropped_without_the_lock;
   const std::lock_guard lock(mutex_);
-  const auto found = bases_.find(number);
-  const auto region = by_base_.find(found->second);
-  dropped_without_the_lock = std::move(region->second);
-  by_base_.erase(region);
-  bases_.erase(found);
+  const auto found = regions_.find(number);
+  dropped_without_the_lock = std::move(found->second);
+  regions_.erase(found);
 }
 
 bool OfferedMemory::empty() const {
   const std::lock_guard lock(mutex_);
-  return bases_.empty();
+  return regions_.empty();
 }
 
-const std::shared_ptr<const device::Region>* OfferedMemory::find(std::uint64_t address,
-                                                                 std::uint64_t length) const noexcept {
-  const auto behind = by_base_.upper_bound(address);
-  if (behind == by_base_.begin()) return nullptr;
-  const auto& [base, region] = *std::prev(behind);
-  const bool inside = address - base <= region->size() && length <= region->size() - (address - base);
-  return inside ? &region : nullptr;
+/// Returns the region that all bytes of a part are in, or null.
+const std::shared_ptr<const device::Region>* OfferedMemory::find(const ReadRequest::Part& part) const noexcept {
+  const auto found = regions_.find(device::address_region(part.address));
+  if (found == regions_.end()) return nullptr;
+  const std::uint64_t offset = device::address_offset(part.address);
+  const std::uint64_t size = found->second->size();
+  return offset <= size && part.length <= size - offset ? &found->second : nullptr;
 }
 
 void OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
@@ -85,12 +75,12 @@ void OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
     for (std::size_t i = 0; i < asked.count(); ++i) {
       const ReadRequest::Part part = asked.part(i);
       if (part.length == 0) throw ProtocolError("a request to read memory has a part without bytes");
-      const auto* const region = find(part.address, part.length);
+      const auto* const region = find(part);
       if (region == nullptr) {
         throw ProtocolError("a request to read " + std::to_string(part.length) + " bytes at address " +
                             std::to_string(part.address) + " is outside every region that was announced");
       }
-      parts.emplace_back(reinterpret_cast<const std::byte*>(part.address), part.length);
+      parts.emplace_back((*region)->data() + device::address_offset(part.address), part.length);
       if (answer->regions.empty() || answer->regions.back() != *region) answer->regions.push_back(*region);
     }
   }

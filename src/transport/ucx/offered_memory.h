@@ -3,20 +3,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
-#include <vector>
 
+#include "control.h"
 #include "core/bytes.h"
 #include "device/region.h"
 #include "endpoint.h"
 
 namespace crossdock::transport::ucx {
 
-/// The regions that one end lets its peer read, by number. Thread-safe.
+/// The regions that one end lets its peer read, by number. The peer names a byte by the region's number and an offset
+/// (device/region_address.h), and learns no address of this process. Thread-safe.
 class OfferedMemory {
  public:
   /// Adds a region, and returns the address of its first byte, under which the peer knows it. Throws std::logic_error
@@ -28,18 +27,17 @@ class OfferedMemory {
   bool empty() const;
 
   /// Answers the peer's request, a message of kRead: sends the bytes that it asks for, straight from the regions, which
-  /// live until they were sent. Throws ProtocolError if the request is malformed or asks for bytes outside of the
-  /// regions, or if too many answers wait; and what sends throw.
+  /// live until they were sent. Throws ProtocolError if the request is malformed or asks for
+  /// bytes outside of the regions, or if too many answers wait; and what sends throw.
   void answer(Endpoint& endpoint, ByteSpan request) const;
 
  private:
   struct Answer;
 
-  const std::shared_ptr<const device::Region>* find(std::uint64_t address, std::uint64_t length) const noexcept;
+  const std::shared_ptr<const device::Region>* find(const ReadRequest::Part& part) const noexcept;
 
   mutable std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<const device::Region>> by_base_;
-  std::unordered_map<std::uint16_t, std::uint64_t> bases_;  // by number
+  std::unordered_map<std::uint16_t, std::shared_ptr<const device::Region>> regions_;
   const std::shared_ptr<std::atomic<std::size_t>> waiting_ = std::make_shared<std::atomic<std::size_t>>(0);
 };
 

@@ -142,9 +142,12 @@ TEST_F(UcxAskedReads, MapARegionOnceForAllItsStreams) {
   const Sample sample;
   ASSERT_EQ(sample.region->data(), nullptr) << "its writer didn't map it";
   const auto mapped = device::readable(sample.region, "a test");
+  const auto owners = mapped.use_count();
   for (std::uint16_t round = 0; round < 55; ++round) {
-    EXPECT_EQ(ours_->announce(round, sample.region), reinterpret_cast<std::uintptr_t>(mapped->data()));
+    EXPECT_EQ(ours_->announce(round, sample.region), std::uint64_t{round} << 48) << "no address of this process";
+    EXPECT_EQ(mapped.use_count(), owners + 1);
     ASSERT_TRUE(ours_->retire(round));
+    EXPECT_EQ(mapped.use_count(), owners);
   }
 }
 
