@@ -253,8 +253,10 @@ class Listener {
   /// whole life of the listener.
   virtual int descriptor() const noexcept = 0;
   /// Accepts clients, continues their handshakes, and returns a connection whose handshake is complete, if there is
-  /// one. Never blocks, and does bounded work, about 0.1 ms: a handshake may take several calls. After null, there is
-  /// more to do while descriptor() is readable. A client that stalls in its handshake delays no other client. Clients
+  /// one. Never blocks, and does bounded work, about 0.1 ms: a handshake may take several calls. Exceptions: over ucx, a
+  /// call that takes a new client needs 1 to 6 ms, since UCX makes a worker for it; over fabric, a call in which a
+  /// handshake ends early may need 0.2 s, to close the endpoint. After null, there is more to do while descriptor() is
+  /// readable. A client that stalls in its handshake delays no other client. Clients
   /// that break the rules are dropped and reported through the log.
   virtual std::unique_ptr<Connection> accept() = 0;
   /// Lets clients strictly as specified read a region, and returns what their URI needs: tags, and the region's key.
