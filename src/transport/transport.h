@@ -188,8 +188,9 @@ class Connection {
   /// true if nothing is left to send. Either half may call it; receive(), in_flight() and prepare_sleep() call it too.
   /// Destroying a connection drops whatever is left. Throws the errors of send().
   virtual bool flush() { return true; }
-  /// Returns how many bytes the sending half has passed on in all calls so far, as a measure of a call's cost. Bytes
-  /// that a send() has accepted and that still wait for room don't count yet.
+  /// Returns how many bytes this end has passed on in all calls so far, as a measure of a call's cost. Bytes that a
+  /// send() has accepted and that still wait for room don't count yet. Answers to reads of the peer's count, and each
+  /// of their parts for some more bytes.
   virtual std::uint64_t pushed() const noexcept { return 0; }
 
   // --- receiving ---
@@ -253,8 +254,8 @@ class Listener {
   /// whole life of the listener.
   virtual int descriptor() const noexcept = 0;
   /// Accepts clients, continues their handshakes, and returns a connection whose handshake is complete, if there is
-  /// one. Never blocks, and does bounded work, about 0.1 ms: a handshake may take several calls. Exceptions: over ucx, a
-  /// call that takes a new client needs 1 to 6 ms, since UCX makes a worker for it; over fabric, a call in which a
+  /// one. Never blocks, and does bounded work, about 0.1 ms: a handshake may take several calls. Exceptions: over ucx,
+  /// a call that takes a new client needs 1 to 6 ms, since UCX makes a worker for it; over fabric, a call in which a
   /// handshake ends early may need 0.2 s, to close the endpoint. After null, there is more to do while descriptor() is
   /// readable. A client that stalls in its handshake delays no other client. Clients
   /// that break the rules are dropped and reported through the log.

@@ -41,12 +41,13 @@ bool ClosingEnd::over() noexcept {
 bool ClosingEnd::step() {
   worker_->progress();
   const bool failed = endpoint_->failure().has_value();
-  for (int i = 0; i < kMessagesPerTurn; ++i) {
+  std::size_t parts = 0;  // of answers
+  for (int i = 0; i < kMessagesPerTurn && parts < OfferedMemory::kPartsPerTurn && may_take(); ++i) {
     const std::optional<Received> got = take();
     if (!got) break;
     if (got->kind != MessageKind::kControl) continue;
     ReadRequest request;
-    if (offered_ != nullptr && decode(got->bytes, &request)) offered_->answer(*endpoint_, got->bytes);
+    if (offered_ != nullptr && decode(got->bytes, &request)) parts += offered_->answer(*endpoint_, got->bytes).parts;
     Control control;
     if (!decode(got->bytes, &control)) continue;
     if (control.kind == ControlKind::kTaken) taken_ = control.number;

@@ -44,12 +44,13 @@ class ClosingEnd {
   /// Makes progress, and drops what arrives. Returns whether it is time to destroy this.
   bool over() noexcept;
   /// Prepares descriptor() to be waited for. Returns false if there is something to do already.
-  bool arm() { return worker_->arm(takes_no_more_); }
+  bool arm() { return worker_->arm(takes_no_more_ || !may_take()); }
   int descriptor() const noexcept { return worker_->descriptor(); }
   Clock::time_point deadline() const noexcept { return deadline_; }
 
  private:
   bool step();
+  bool may_take() const noexcept { return offered_ == nullptr || offered_->has_room(); }
   std::optional<Received> take();
   bool flushed();
 

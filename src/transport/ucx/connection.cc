@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kWhat = "this ucx connection";
 constexpr int kControlsPerTurn = 64;
+/// What a part of an answer counts for in pushed(), besides its bytes: it costs about as much time.
+constexpr std::uint64_t kPartBytes = 200;
 /// Where no message has begun, a client probes this many times less often: many may be idle.
 constexpr int kIdleProbes = 5;
 /// prepare_sleep() gives up after so many turns in which UCX was busy with itself.
@@ -359,16 +361,19 @@ std::optional<Incoming> UcxConnection::take() {
     window_.forget_opened();
   }
   bool progressed = false;
-  for (int controls = 0; controls < kControlsPerTurn;) {
+  std::size_t parts = 0;  // of answers
+  for (int controls = 0; controls < kControlsPerTurn && parts < OfferedMemory::kPartsPerTurn;) {
     // Before take(): the messages that came before the failure are all there by then.
     const bool failed = endpoint_->failure().has_value();
-    std::optional<Received> got = worker_->take();
+    std::optional<Received> got;
+    // Any message may be a request.
+    if (failed || offered_->has_room()) got = worker_->take();
     if (got && got->kind == MessageKind::kControl) {
       if (agreement_.as_specified) {
         throw ProtocolError(where_ + " sent an active message with the id 1, but it is strictly as specified: " +
                             "it began without a handshake");
       }
-      on_control(got->bytes);
+      parts += on_control(got->bytes);
       ++controls;
       continue;
     }
@@ -390,11 +395,13 @@ std::optional<Incoming> UcxConnection::take() {
   return std::nullopt;
 }
 
-void UcxConnection::on_control(ByteSpan message) {
+/// Returns how many parts were sent as an answer.
+std::size_t UcxConnection::on_control(ByteSpan message) {
   RegionAnnouncement region;
   if (decode(message, &region)) {
     check_regions_agreed();
-    return regions_.add(region.number, region.base, region.size);
+    regions_.add(region.number, region.base, region.size);
+    return 0;
   }
   if (message.size() > kControlBytes && kind_of(message) == ControlKind::kRead) return answer(message);
   Control control;
@@ -403,10 +410,10 @@ void UcxConnection::on_control(ByteSpan message) {
                         " bytes that this end doesn't know");
   }
   switch (control.kind) {
-    case ControlKind::kTaken: return window_.taken(control.number, sent_.load(std::memory_order_relaxed), where_);
+    case ControlKind::kTaken: window_.taken(control.number, sent_.load(std::memory_order_relaxed), where_); break;
     case ControlKind::kWindow:
       if (acknowledgements_.set_window(control.number, where_)) acknowledge();
-      return;
+      break;
     case ControlKind::kGoodbye:
       if (goodbye_.load(std::memory_order_relaxed) || control.number < acknowledgements_.taken()) {
         throw ProtocolError(where_ + " said goodbye twice, or after fewer messages than it has sent");
@@ -414,16 +421,18 @@ void UcxConnection::on_control(ByteSpan message) {
       last_ = control.number;
       goodbye_.store(true, std::memory_order_relaxed);
       gone_.store(true, std::memory_order_relaxed);
-      return;
+      break;
     case ControlKind::kRetire:
       check_regions_agreed();
       if (control.number > std::numeric_limits<std::uint16_t>::max()) {
         throw ProtocolError(where_ + " retired region " + std::to_string(control.number) + "; numbers have 16 bits");
       }
-      return regions_.remove(static_cast<std::uint16_t>(control.number));
+      regions_.remove(static_cast<std::uint16_t>(control.number));
+      break;
     case ControlKind::kRegion:
-    case ControlKind::kRead: return;  // have layouts of their own
+    case ControlKind::kRead: break;  // have layouts of their own
   }
+  return 0;
 }
 
 /// Throws unless the peer may announce and retire regions: a server may, where the client reads.
@@ -432,12 +441,15 @@ void UcxConnection::check_regions_agreed() const {
   throw ProtocolError(where_ + " announced or retired a region, which this end didn't agree to");
 }
 
-void UcxConnection::answer(ByteSpan request) {
+std::size_t UcxConnection::answer(ByteSpan request) {
   try {
-    offered_->answer(*endpoint_, request);
+    const OfferedMemory::Answered answered = offered_->answer(*endpoint_, request);
+    pushed_.fetch_add(answered.bytes + answered.parts * kPartBytes, std::memory_order_relaxed);
+    return answered.parts;
   } catch (const ProtocolError& error) {
     throw ProtocolError(where_ + ": " + error.what());
   } catch (const ConnectionError&) {  // receive() says so after the last message
+    return 0;
   }
 }
 
@@ -491,12 +503,15 @@ bool UcxConnection::room_came() const {
   return true;
 }
 
+/// Whether messages that have arrived are to be taken now.
+bool UcxConnection::takes_messages() const noexcept { return !reads_only_ && offered_->has_room(); }
+
 bool UcxConnection::news() const {
   if (window_opened()) window_told_ = true;
   if (room_came() || window_told_) return true;
   // After a goodbye, the messages before it are still to come.
   const bool ended = goodbye_.load(std::memory_order_relaxed) ? has_ended() : gone_.load(std::memory_order_relaxed);
-  return failure_.has_value() || (!reads_only_ && worker_->ready()) || worker_->unseen_reads() > 0 || ended ||
+  return failure_.has_value() || (takes_messages() && worker_->ready()) || worker_->unseen_reads() > 0 || ended ||
          endpoint_->failure().has_value();
 }
 
@@ -515,7 +530,7 @@ bool UcxConnection::prepare_sleep() {
   if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;
-    if (worker_->arm(reads_only_)) return true;
+    if (worker_->arm(!takes_messages())) return true;
     worker_->progress();
   }
   return false;

@@ -98,15 +98,16 @@ class UcxConnection final : public Connection {
   [[noreturn]] void throw_gone();
 
   std::optional<Incoming> take();
-  void on_control(ByteSpan message);
+  std::size_t on_control(ByteSpan message);
   void check_regions_agreed() const;
-  void answer(ByteSpan request);
+  std::size_t answer(ByteSpan request);
   void acknowledge();
   void tell_taken();
   bool has_ended() const noexcept;
   [[noreturn]] void throw_end();
   bool window_opened() const noexcept;
   bool room_came() const;
+  bool takes_messages() const noexcept;
   bool news() const;
 
   const ForkGuard fork_;

@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -12,15 +13,22 @@ namespace crossdock::transport::ucx {
 
 /// What an answer on its way keeps.
 struct OfferedMemory::Answer {
-  explicit Answer(std::shared_ptr<std::atomic<std::size_t>> waiting) : waiting_(std::move(waiting)) { ++*waiting_; }
+  Answer(std::shared_ptr<UnderWay> under_way, std::size_t parts) : under_way_(std::move(under_way)), parts_(parts) {
+    ++under_way_->answers;
+    under_way_->parts += parts_;
+  }
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
-  ~Answer() { --*waiting_; }
+  ~Answer() {
+    --under_way_->answers;
+    under_way_->parts -= parts_;
+  }
 
-  std::vector<std::shared_ptr<const device::Region>> regions;
+  std::vector<std::shared_ptr<const device::Region>> regions;  // each once
 
  private:
-  const std::shared_ptr<std::atomic<std::size_t>> waiting_;
+  const std::shared_ptr<UnderWay> under_way_;
+  const std::size_t parts_;
 };
 
 std::uint64_t OfferedMemory::add(std::uint16_t number, const std::shared_ptr<const device::Region>& region) {
@@ -61,15 +69,17 @@ const std::shared_ptr<const device::Region>* OfferedMemory::find(const ReadReque
   return offset <= size && part.length <= size - offset ? &found->second : nullptr;
 }
 
-void OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
+OfferedMemory::Answered OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
   ReadRequest asked;
   if (!decode(request, &asked)) throw ProtocolError("a request to read memory is malformed");
-  if (*waiting_ >= kMaxUnanswered) {
+  if (under_way_->answers >= kMaxUnanswered) {
     throw ProtocolError("more than " + std::to_string(kMaxUnanswered) + " requests to read memory are unanswered");
   }
-  const auto answer = std::make_shared<Answer>(waiting_);
+  const auto answer = std::make_shared<Answer>(under_way_, asked.count());
+  Answered answered{.parts = asked.count()};
   std::vector<ByteSpan> parts;
   parts.reserve(asked.count());
+  std::unordered_set<const device::Region*> kept;
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < asked.count(); ++i) {
@@ -81,10 +91,13 @@ void OfferedMemory::answer(Endpoint& endpoint, ByteSpan request) const {
                             std::to_string(part.address) + " is outside every region that was announced");
       }
       parts.emplace_back((*region)->data() + device::address_offset(part.address), part.length);
-      if (answer->regions.empty() || answer->regions.back() != *region) answer->regions.push_back(*region);
+      answered.bytes += part.length;
+      const bool same = !answer->regions.empty() && answer->regions.back() == *region;
+      if (!same && kept.insert(region->get()).second) answer->regions.push_back(*region);
     }
   }
   endpoint.send_answer(asked.id, parts, answer);
+  return answered;
 }
 
 }  // namespace crossdock::transport::ucx

@@ -238,6 +238,74 @@ TEST_F(UcxAskedReads, AClientThatTakesNoAnswersIsStopped) {
   EXPECT_EQ(region.use_count(), 1) << "answers that wait end with their connection";
 }
 
+TEST_F(UcxAskedReads, RequestsOfManyPartsTakeTheirTurns) {
+  const Sample sample;
+  as_server();
+  const auto base = ours_->announce(3, sample.region);
+  constexpr std::size_t kRequests = 40;
+  constexpr std::size_t kParts = 512;
+  const std::vector<ReadPart> parts(kParts, {.address = *base + sample.offset, .length = 1});
+  for (std::size_t i = 0; i < kRequests; ++i) raw_.endpoint->send_control(encode_read(i, parts));
+  raw_.worker->push();
+  std::uint64_t most = 0;
+  const std::uint64_t before = ours_->pushed();
+  const auto deadline = Clock::now() + std::chrono::milliseconds(kLongMs);
+  while (ours_->pushed() - before < kRequests * kParts && Clock::now() < deadline) {
+    const std::uint64_t at = ours_->pushed();
+    EXPECT_FALSE(ours_->receive());
+    most = std::max(most, ours_->pushed() - at);
+    raw_.worker->push();
+  }
+  EXPECT_GE(ours_->pushed() - before, kRequests * kParts) << "an answer's bytes are pushed";
+  EXPECT_LE(most, kParts * 256) << "of a single receive()";
+}
+
+TEST_F(UcxAskedReads, PartsUnderWayAreBoundedAndTheRestIsAnsweredLater) {
+  const Sample sample;
+  const Sample other;
+  as_server();
+  const auto base = ours_->announce(3, sample.region);
+  const auto others_base = ours_->announce(4, other.region);
+  for (int i = 0; i < 2; ++i) {
+    RegionAnnouncement announced;
+    ASSERT_TRUE(decode(next_of_raw(), &announced));
+  }
+  constexpr std::size_t kRequests = 64;
+  constexpr std::size_t kParts = 512;  // a request that UCX sends whole
+  constexpr std::size_t kSize = 4096;
+  std::vector<std::byte> to(kSize);
+  std::vector<ReadPart> parts;
+  while (parts.size() < kParts) {
+    for (const std::uint64_t address : {*base + sample.offset, *others_base + other.offset}) {
+      parts.push_back({.address = address, .length = kSize, .to = to.data()});
+    }
+  }
+  std::vector<std::shared_ptr<Outcome>> outcomes;
+  for (std::size_t i = 0; i < kRequests; ++i) outcomes.push_back(raw_.endpoint->ask(parts, nullptr));
+  // The raw end sends its requests, and receives nothing.
+  const auto mapped = device::readable(sample.region, "a test");
+  const auto owners = mapped.use_count();
+  for (int quiet = 0; quiet < 200;) {
+    const std::uint64_t before = ours_->pushed();
+    EXPECT_FALSE(ours_->receive());
+    quiet = ours_->pushed() == before ? quiet + 1 : 0;
+  }
+  EXPECT_LE(mapped.use_count(), owners + static_cast<long>(kRequests)) << "an answer keeps it once";
+  constexpr std::size_t kMost = 4 * kMaxPartsOfRead;
+  EXPECT_GE(ours_->pushed(), kMost * kSize);
+  EXPECT_LT(ours_->pushed(), (kMost + 4 * kParts) * (kSize + 256)) << "what has left by then is little";
+  EXPECT_FALSE(ours_->readable()) << "nothing can be done until answers have left";
+  EXPECT_TRUE(ours_->prepare_sleep());
+  ours_->wake();
+  run([&] {
+    EXPECT_FALSE(ours_->receive());
+    return std::ranges::all_of(outcomes, [](const auto& outcome) { return outcome->over(); });
+  });
+  for (const auto& outcome : outcomes) EXPECT_EQ(outcome->status(), UCS_OK);
+  EXPECT_TRUE(same(to, ByteSpan(sample.content).first(kSize)));
+  EXPECT_GE(ours_->pushed(), kRequests * kParts * kSize);
+}
+
 TEST_F(UcxAskedReads, AClientAnnouncesAndRetiresNothing) {
   for (const bool retires : {false, true}) {
     as_server();
