@@ -142,7 +142,16 @@ bool UcxConnection::send_counted(std::uint64_t size, Send send) {
   refused_until_.store(pieces_ahead_.goal(), std::memory_order_relaxed);
   refused_bytes_.store(size, std::memory_order_relaxed);
   refusals_.add();
+  wake_if([this] { return has_room_again(); });
   return false;
+}
+
+/// Wakes the receiving half if it sleeps and `news` is true: it may have looked for that before this half asked for it,
+/// and then nothing more happens that would wake it. Whether it sleeps is found first. So what the receiving half did
+/// before it fell asleep is seen here; and if it falls asleep later, it sees what this half has stored.
+template <typename News>
+void UcxConnection::wake_if(News news) {
+  if (worker_->sleeps() && news()) worker_->signal();
 }
 
 /// Sends a body by `send`, which gets what bounds its pieces; null: the peer knows none.
@@ -237,9 +246,11 @@ bool UcxConnection::below_window(std::size_t window) {
   if (agreement_.as_specified) {
     const bool below = worker_->sends() < window;
     specified_window_.store(below ? 0 : window, std::memory_order_release);
+    if (!below) wake_if([this] { return window_opened(); });
     return below;
   }
   const bool below = window_.below(window, sent_.load(std::memory_order_relaxed));
+  if (!below) wake_if([this] { return window_opened(); });
   if (told_window_ == window) return below;
   try {
     if (endpoint_->send_control(encode(Control{ControlKind::kWindow, window}))) told_window_ = window;
@@ -494,11 +505,14 @@ bool UcxConnection::window_opened() const noexcept {
   return window != 0 && worker_->sends() < window;
 }
 
+/// Whether there is room for the message that was refused last.
+bool UcxConnection::has_room_again() const {
+  return window_.taken() >= refused_until_.load(std::memory_order_relaxed) &&
+         endpoint_->room_for(refused_bytes_.load(std::memory_order_relaxed));
+}
+
 bool UcxConnection::room_came() const {
-  if (!refusals_.pending() || window_.taken() < refused_until_.load(std::memory_order_relaxed) ||
-      !endpoint_->room_for(refused_bytes_.load(std::memory_order_relaxed))) {
-    return false;
-  }
+  if (!refusals_.pending() || !has_room_again()) return false;
   refusals_.tell();
   return true;
 }
@@ -530,7 +544,12 @@ bool UcxConnection::prepare_sleep() {
   if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
     if (news()) return false;
-    if (worker_->arm(!takes_messages())) return true;
+    if (worker_->arm(!takes_messages())) {
+      // The other half may have made progress, or have been refused, since news() looked, and signalled nobody.
+      if (!news()) return true;
+      worker_->disarm();
+      return false;
+    }
     worker_->progress();
   }
   return false;

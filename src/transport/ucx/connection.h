@@ -106,6 +106,9 @@ class UcxConnection final : public Connection {
   bool has_ended() const noexcept;
   [[noreturn]] void throw_end();
   bool window_opened() const noexcept;
+  template <typename News>
+  void wake_if(News news);
+  bool has_room_again() const;
   bool room_came() const;
   bool takes_messages() const noexcept;
   bool news() const;

@@ -52,9 +52,12 @@ bool Worker::progress() {
 }
 
 void Worker::push() {
-  const Lock lock(*this);
-  turn();
-  if (armed_) handle_->signal();
+  {
+    const Lock lock(*this);
+    turn();
+  }
+  // After what ended operations kept was dropped: the receiving thread may wait for that.
+  if (sleeps()) signal();
 }
 
 void Worker::turn() {
@@ -128,6 +131,11 @@ void Worker::limit(const ReceiveLimits& limits) {
 void Worker::disarm() {
   const Lock lock(*this);
   armed_ = false;
+}
+
+bool Worker::sleeps() {
+  const Lock lock(*this);
+  return armed_;
 }
 
 bool Worker::arm(bool with_messages) {

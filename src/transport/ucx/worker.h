@@ -65,6 +65,8 @@ class Worker {
   bool arm(bool with_messages = false);
   /// Ends arm(): nothing wakes this thread any more.
   void disarm();
+  /// Whether the receiving thread may sleep: arm() has returned true, and neither disarm() nor progress() came after.
+  bool sleeps();
   int descriptor() const noexcept { return handle_->descriptor(); }
   /// Makes descriptor() readable.
   void signal() const noexcept;
