@@ -88,19 +88,19 @@ bool ClosingEnd::flushed() {
   return flushing_ && endpoint_->flushed() && !worker_->in_message();
 }
 
-void wait_for_all(std::list<std::unique_ptr<ClosingEnd>> ends) noexcept {
+void wait_for_all(std::list<ListedEnd> ends) noexcept {
   using Clock = ClosingEnd::Clock;
   try {
     for (;;) {
-      ends.remove_if([](const std::unique_ptr<ClosingEnd>& end) { return end->over(); });
+      ends.remove_if([](const ListedEnd& listed) { return listed.end->over(); });
       if (ends.empty()) return;
       Clock::time_point first = Clock::time_point::max();
       std::vector<pollfd> events;
       bool armed = true;
-      for (const std::unique_ptr<ClosingEnd>& end : ends) {
-        armed = end->arm() && armed;
-        first = std::min(first, end->deadline());
-        events.push_back({end->descriptor(), POLLIN, 0});
+      for (const ListedEnd& listed : ends) {
+        armed = listed.end->arm() && armed;
+        first = std::min(first, listed.end->deadline());
+        events.push_back({listed.end->descriptor(), POLLIN, 0});
       }
       if (!armed) continue;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(first - Clock::now());
@@ -113,57 +113,60 @@ void wait_for_all(std::list<std::unique_ptr<ClosingEnd>> ends) noexcept {
 bool ClosingEnds::add(std::unique_ptr<ClosingEnd>& end) {
   const std::lock_guard lock(mutex_);
   if (stopped_) return false;
-  added_.push_back(std::move(end));
+  added_.emplace_back();
+  added_.back().end = std::move(end);
   wake_();
   return true;
 }
 
 void ClosingEnds::advance(AcceptPoll& poll) {
-  std::list<std::unique_ptr<ClosingEnd>> added;
+  auto next = watched_.end();  // the first new one
   {
     const std::lock_guard lock(mutex_);
-    added.swap(added_);
+    if (!added_.empty()) next = added_.begin();
+    watched_.splice(watched_.end(), added_);
   }
-  const auto drop = [&](std::list<Watched>::iterator which) {
+  const auto drop = [&](std::list<ListedEnd>::iterator which) {
     poll.forget(which->end->descriptor());
     watched_.erase(which);
   };
-  for (std::unique_ptr<ClosingEnd>& end : added) {
-    if (end->over()) continue;
-    watched_.emplace_back(std::move(end));
-    poll.watch(watched_.back().end->descriptor(), &watched_.back().news);
-    if (watched_.size() > kMost) drop(watched_.begin());
+  for (; next != watched_.end(); ++next) {
+    try {
+      poll.watch(next->end->descriptor(), &next->news);
+    } catch (const Error&) {
+      // Its deadline is watched all the same.
+    }
   }
-  for (auto next = watched_.begin(); next != watched_.end();) {
+  for (next = watched_.begin(); next != watched_.end();) {
     const auto which = next++;
     if (which->end->over()) drop(which);
   }
+  while (watched_.size() > kMost) drop(watched_.begin());
 }
 
 bool ClosingEnds::arm() {
   bool all = true;
-  for (const Watched& watched : watched_) all = watched.end->arm() && all;
+  for (const ListedEnd& watched : watched_) all = watched.end->arm() && all;
   return all;
 }
 
 std::optional<ClosingEnd::Clock::time_point> ClosingEnds::deadline() const noexcept {
   std::optional<ClosingEnd::Clock::time_point> first;
-  for (const Watched& watched : watched_)
+  for (const ListedEnd& watched : watched_)
     first = std::min(first.value_or(watched.end->deadline()), watched.end->deadline());
   return first;
 }
 
 void ClosingEnds::stop(const AcceptPoll& poll) noexcept {
-  std::list<std::unique_ptr<ClosingEnd>> added;
+  for (const ListedEnd& watched : watched_) poll.forget(watched.end->descriptor());
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    added.swap(added_);
+    watched_.splice(watched_.end(), added_);
   }
-  for (const Watched& watched : watched_) poll.forget(watched.end->descriptor());
-  for (Watched& watched : watched_) added.push_back(std::move(watched.end));
-  watched_.clear();
-  wait_for_all(std::move(added));
+  std::list<ListedEnd> all;
+  all.swap(watched_);
+  wait_for_all(std::move(all));
 }
 
 }  // namespace crossdock::transport::ucx

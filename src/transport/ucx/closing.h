@@ -67,8 +67,14 @@ class ClosingEnd {
   Clock::time_point deadline_ = Clock::now() + kLongest;
 };
 
+/// An end in a list, which may move to another list without memory being taken.
+struct ListedEnd {
+  std::unique_ptr<ClosingEnd> end;
+  bool news = false;  ///< Set by an AcceptPoll that watches it. Nobody asks: over() looks for itself.
+};
+
 /// Waits until all of these are over(), and destroys each.
-void wait_for_all(std::list<std::unique_ptr<ClosingEnd>> ends) noexcept;
+void wait_for_all(std::list<ListedEnd> ends) noexcept;
 
 /// The closing ends of one listener, which does their work. Only add() is thread-safe.
 class ClosingEnds {
@@ -81,7 +87,8 @@ class ClosingEnds {
   /// Passes an end on. Returns false after stop(): then the caller has it still.
   bool add(std::unique_ptr<ClosingEnd>& end);
 
-  /// Makes progress, and destroys those that are over. Watches the others in `poll`.
+  /// Makes progress, and destroys those that are over. Watches the others in `poll`. One that the system refuses to
+  /// watch is looked at in later calls, until its deadline.
   void advance(AcceptPoll& poll);
   /// Prepares the descriptors to be waited for. Returns false if there is something to do already.
   bool arm();
@@ -90,16 +97,11 @@ class ClosingEnds {
   void stop(const AcceptPoll& poll) noexcept;
 
  private:
-  struct Watched {
-    std::unique_ptr<ClosingEnd> end;
-    bool news = false;
-  };
-
   const std::function<void()> wake_;
   std::mutex mutex_;
   bool stopped_ = false;
-  std::list<std::unique_ptr<ClosingEnd>> added_;  // since the last advance()
-  std::list<Watched> watched_;
+  std::list<ListedEnd> added_;  // since the last advance()
+  std::list<ListedEnd> watched_;
 };
 
 }  // namespace crossdock::transport::ucx

@@ -109,8 +109,8 @@ UcxConnection::~UcxConnection() {
     auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
                                             window_.taken(), goodbye_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;
-    std::list<std::unique_ptr<ClosingEnd>> one;
-    one.push_back(std::move(end));
+    std::list<ListedEnd> one;
+    one.push_back({std::move(end)});
     wait_for_all(std::move(one));
   } catch (const std::exception&) {
     // Without memory, the end is closed by force.
