@@ -212,7 +212,7 @@ class Connection {
   /// Returns whether peer_region() can answer without waiting, with a region or with an error. Bounded work.
   virtual bool knows_region(std::uint64_t /*address*/) { return true; }
   /// Begins to read bytes of announced regions. `keep` keeps the memory that the parts are read to; it is dropped when
-  /// nothing is written there any more, on the thread that receives or that closes the connection. A Reading that is
+  /// nothing is written there any more, on any thread that uses the connection or closes it. A Reading that is
   /// done counts as something to receive. Returns null if too much is under way: try again later. Throws
   /// ConnectionError; std::logic_error unless agreement().ways has kRead.
   virtual std::unique_ptr<Reading> read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
