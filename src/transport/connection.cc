@@ -12,8 +12,9 @@ std::optional<std::uint64_t> Connection::announce(std::uint16_t, const std::shar
                          " shares no memory; send bodies by value");
 }
 
+// This and read() get an owner by value, because other implementations keep it.
 bool Connection::send_device_body(std::uint64_t, std::span<const ByteSpan>, const device::Device& device,
-                                  std::shared_ptr<const void>) {
+                                  std::shared_ptr<const void>) {  // NOLINT(performance-unnecessary-value-param)
   throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer + " doesn't reach memory of " +
                          device::to_string(device));
 }
@@ -32,6 +33,7 @@ SpecifiedServer Listener::offer(const std::shared_ptr<const device::Region>&) {
   throw UnsupportedError("clients of " + uri() + " use no remote_handle; that is for ucx");
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 std::unique_ptr<Reading> Connection::read(std::span<const ReadPart>, std::shared_ptr<const void>) {
   throw std::logic_error(agreement().carrier + ": a connection to " + agreement().peer +
                          " reads no memory of its peer");

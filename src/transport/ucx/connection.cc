@@ -321,7 +321,7 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
   if (!agreement_.ways.has(Way::kRead)) return Connection::read(parts, std::move(keep));
   fork_.check(kWhat);
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
-  if (agreement_.as_specified) return read_as_specified(parts, std::move(keep));
+  if (agreement_.as_specified) return read_as_specified(parts, keep);
   for (const ReadPart& part : parts) {
     if (regions_.find(part.address, part.length) != nullptr) continue;
     return std::make_unique<RefusedReading>("a read of " + std::to_string(part.length) + " bytes at address " +
@@ -329,7 +329,7 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
                                             " has announced");
   }
   try {
-    auto outcome = endpoint_->ask(parts, std::move(keep));
+    auto outcome = endpoint_->ask(parts, keep);
     if (outcome == nullptr) return nullptr;
     return std::make_unique<UcxReading>(worker_, std::move(outcome));
   } catch (const ConnectionError&) {
@@ -339,14 +339,14 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
 
 /// Reads with the key of the URI.
 std::unique_ptr<Reading> UcxConnection::read_as_specified(std::span<const ReadPart> parts,
-                                                          std::shared_ptr<const void> keep) {
+                                                          const std::shared_ptr<const void>& keep) {
   try {
     // Not before the server's first message: UCX 1.22 can't use the key until then.
     if (key_ == nullptr) key_ = std::make_unique<const RemoteKey>(*endpoint_, specified_.key);
     std::vector<RemotePart> remote;
     remote.reserve(parts.size());
     for (const ReadPart& part : parts) remote.push_back({key_.get(), part.address, part.length, part.to});
-    auto outcome = endpoint_->read(remote, std::move(keep));
+    auto outcome = endpoint_->read(remote, keep);
     if (outcome == nullptr) return nullptr;
     return std::make_unique<UcxReading>(worker_, std::move(outcome));
   } catch (const ConnectionError&) {

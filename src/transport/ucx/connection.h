@@ -87,7 +87,7 @@ class UcxConnection final : public Connection {
   int descriptor() const noexcept override { return probes_ ? probes_->descriptor() : worker_->descriptor(); }
 
  private:
-  std::unique_ptr<Reading> read_as_specified(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
+  std::unique_ptr<Reading> read_as_specified(std::span<const ReadPart> parts, const std::shared_ptr<const void>& keep);
   template <typename Send>
   bool send_counted(std::uint64_t size, Send send);
   template <typename Send>

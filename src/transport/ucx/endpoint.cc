@@ -251,7 +251,7 @@ void Endpoint::post_with_header(Operation& operation, unsigned id, unsigned flag
   });
 }
 
-std::shared_ptr<Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
+std::shared_ptr<Outcome> Endpoint::ask(std::span<const ReadPart> parts, const std::shared_ptr<const void>& keep) {
   const Worker::Lock lock(*worker_);
   check_usable();
   if (!has_operation() || worker_->reads_.count() >= kMaxAsked) return nullptr;
@@ -273,7 +273,7 @@ std::shared_ptr<Outcome> Endpoint::ask(std::span<const ReadPart> parts, std::sha
   return outcome;
 }
 
-std::shared_ptr<Outcome> Endpoint::read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep) {
+std::shared_ptr<Outcome> Endpoint::read(std::span<const RemotePart> parts, const std::shared_ptr<const void>& keep) {
   if (!worker_->context().remote_reads()) throw std::logic_error("this ucx context doesn't allow remote reads");
   const Worker::Lock lock(*worker_);
   check_usable();

@@ -75,12 +75,12 @@ class Endpoint {
   void send_answer(std::uint64_t request, std::span<const ByteSpan> parts, std::shared_ptr<const void> keep);
   /// Asks the peer for bytes of its memory. They are written to `parts`, which `keep` holds, as in send_body(). Returns
   /// the outcome; the worker's progress() moves it on. Null: no room. Throws as the sends do.
-  std::shared_ptr<Outcome> ask(std::span<const ReadPart> parts, std::shared_ptr<const void> keep);
+  std::shared_ptr<Outcome> ask(std::span<const ReadPart> parts, const std::shared_ptr<const void>& keep);
 
   /// Begins to read parts of the peer's memory. `keep` holds the memory that is written, as in send_body(). The
   /// worker's progress() moves the reads on. Null: no room. Throws as the sends do; std::logic_error unless the context
   /// allows remote reads.
-  std::shared_ptr<Outcome> read(std::span<const RemotePart> parts, std::shared_ptr<const void> keep);
+  std::shared_ptr<Outcome> read(std::span<const RemotePart> parts, const std::shared_ptr<const void>& keep);
 
   /// Returns the reason why the connection has ended; nothing if it hasn't.
   std::optional<std::string> failure() const;

@@ -195,7 +195,7 @@ std::string uri_of(const SocketAddress& bound, const UcxOptions& options) {
 
 UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& address, std::uint64_t want_data,
                      std::uint64_t free_data, const UcxOptions& options, LogCallback log)
-    : log_(log),
+    : log_(std::move(log)),
       contexts_(std::move(contexts)),
       listener_(listen_at(*contexts_, address)),
       uri_(uri_of(listener_->address(), options)),
@@ -205,10 +205,10 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
                          .max_body = options.max_body,
                          .want_data = want_data,
                          .free_data = free_data},
-             .wrong_tokens = net::WrongTokens(log),
+             .wrong_tokens = net::WrongTokens(log_),
              .closing = std::make_shared<ClosingEnds>([this] { listener_->signal(); })},
       poll_(listener_->descriptor(), listener_->uri()),
-      handshakes_(poll_, std::chrono::milliseconds(options.handshake_timeout_ms), log) {
+      handshakes_(poll_, std::chrono::milliseconds(options.handshake_timeout_ms), log_) {
   const SocketAddress& bound = listener_->address();
   if (is_wildcard(bound)) {
     say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));
