@@ -112,7 +112,7 @@ UcxConnection::~UcxConnection() {
     std::list<ListedEnd> one;
     one.push_back({std::move(end)});
     wait_for_all(std::move(one));
-  } catch (const std::exception&) {
+  } catch (...) {
     // Without memory, the end is closed by force.
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 
 namespace crossdock::transport::ucx {
@@ -54,8 +55,8 @@ ucs_status_t Inbox::on_message(void* self, void* data, std::size_t size, const u
   try {
     inbox.probe();  // tagged messages that arrived before this one
     return inbox.add(kind, data, size, (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
-  } catch (const std::bad_alloc&) {
-    inbox.fail_for_memory();
+  } catch (...) {
+    inbox.fail_for_current_exception();
     return UCS_OK;
   }
 }
@@ -67,8 +68,8 @@ ucs_status_t Inbox::on_piece(void* self, const void* header, std::size_t header_
     inbox.probe();  // tagged messages that arrived before this one
     return inbox.add_piece({static_cast<const std::byte*>(header), header_size}, data, size,
                            (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
-  } catch (const std::bad_alloc&) {
-    inbox.fail_for_memory();
+  } catch (...) {
+    inbox.fail_for_current_exception();
     return UCS_OK;
   }
 }
@@ -219,12 +220,10 @@ bool Inbox::put(Entry& body, std::uint64_t offset, ByteSpan first, ByteSpan seco
     }
     if (!first.empty()) body.on_device->write(to, first);
     return true;
-  } catch (const Error& error) {
-    fail(error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    fail_for_memory();
+  } catch (...) {
+    fail_for_current_exception();
+    return false;
   }
-  return false;
 }
 
 /// Has a piece written to its body's memory.
@@ -308,8 +307,8 @@ void Inbox::collect() noexcept {
   try {
     probe();
     begin_waiting();
-  } catch (const std::bad_alloc&) {
-    fail_for_memory();
+  } catch (...) {
+    fail_for_current_exception();
   }
 }
 
@@ -479,11 +478,26 @@ void Inbox::fail(ErrorCode code, const std::string& text) {
   if (!failure_) failure_.emplace(code, text);
 }
 
+/// For call-backs of UCX's, which nothing may be thrown through. Any exception but an Error is taken for a want of
+/// memory.
+void Inbox::fail_for_current_exception() noexcept {
+  try {
+    throw;
+  } catch (const Error& error) {
+    try {
+      return fail(error.code(), error.what());
+    } catch (...) {  // for want of memory
+    }
+  } catch (...) {
+  }
+  fail_for_memory();
+}
+
 void Inbox::fail_for_memory() noexcept {
   closed_ = true;  // also where there is no memory for the text
   try {
     fail(ErrorCode::kResource, "no memory is left for a message from " + where_);
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     if (!failure_) failure_.emplace(ErrorCode::kResource, std::string());
   }
 }

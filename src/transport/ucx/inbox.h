@@ -98,6 +98,8 @@ class Inbox {
   /// Ends the queue with an error, after the messages that have arrived.
   void fail(ErrorCode code, const std::string& text);
   void fail_for_memory() noexcept;
+  /// Ends the queue with the exception that is being handled. Call it in a catch block.
+  void fail_for_current_exception() noexcept;
   /// Returns messages that weren't begun to UCX, and accepts no more. Call it before the worker is destroyed.
   void close() noexcept;
 

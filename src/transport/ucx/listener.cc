@@ -24,7 +24,7 @@ UcxListener::UcxListener(std::shared_ptr<const UcxContext> context, const Socket
     UcxListener& listener = *static_cast<UcxListener*>(arg);
     try {
       if (listener.requests_.size() < kMaxRequests) return listener.requests_.push_back(request);
-    } catch (const std::bad_alloc&) {  // no memory for another client either
+    } catch (...) {  // no memory for another client either
     }
     listener.worker_.api().listener_reject(listener.listener_, request);
   };

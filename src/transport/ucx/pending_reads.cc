@@ -1,7 +1,6 @@
 #include "pending_reads.h"
 
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "control.h"
@@ -71,8 +70,8 @@ ucs_status_t PendingReads::on_answer(void* self, const void* header, std::size_t
   try {
     return reads.answer({static_cast<const std::byte*>(header), header_size}, data, size,
                         (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0);
-  } catch (const std::bad_alloc&) {
-    reads.inbox_.fail_for_memory();
+  } catch (...) {
+    reads.inbox_.fail_for_current_exception();
     reads.fail(UCS_ERR_NO_MEMORY);
     return UCS_OK;
   }
