@@ -129,6 +129,9 @@ class Endpoint {
   const std::shared_ptr<const FabricDomain> domain_;
   Opening its_opening_{Operation::Kind::kReceive};
   Opening own_opening_{Operation::Kind::kSend};
+  // Before the endpoint, so that it is destroyed after it: until then, the provider may use an operation and its
+  // memory.
+  std::map<const Operation*, std::shared_ptr<Operation>> under_way_;
   // In this order: an endpoint is closed before what it is bound to.
   Owned<fid_av> peers_;
   Owned<fid_cq> completions_;
@@ -136,8 +139,7 @@ class Endpoint {
   int descriptor_ = -1;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::optional<Failure> failure_;
-  std::map<const Operation*, std::shared_ptr<Operation>> under_way_;
-  std::size_t receiving_ = 0;      // of these: receives and reads, the opening message aside
+  std::size_t receiving_ = 0;      // of those under way: receives and reads, the opening message aside
   bool closing_ = false;           // its receives were cancelled
   Endpoint* undrained_ = nullptr;  // the next undrained endpoint
 };

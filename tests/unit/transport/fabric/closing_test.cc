@@ -1,0 +1,59 @@
+// What becomes of bodies and reads that are under way when an end closes.
+#include "support.h"
+
+namespace crossdock::transport::fabric_test {
+namespace {
+
+class FabricClosing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+  }
+  static constexpr std::size_t kLong = 4 << 20;
+};
+
+/// Whether some socket of this machine listens at 127.0.0.1 at this port.
+bool somebody_listens(std::uint16_t port) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;  // connections of the port don't count
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(port);
+  return ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0;
+}
+
+/// Tells what it finds of its endpoint when it is destroyed.
+struct LastLook final : Operation {
+  LastLook(std::uint16_t its_port, std::optional<bool>* to) : Operation(Kind::kSend), port(its_port), open(to) {}
+  ~LastLook() override { *open = somebody_listens(port); }
+  void on_done(std::size_t) noexcept override {}
+  const std::uint16_t port;
+  std::optional<bool>* const open;
+};
+
+TEST_F(FabricClosing, OperationsOutliveTheirEndpoint) {
+  const auto listener = fabric_listen("", 1, 2, {}, nullptr);
+  auto connecting = std::async(std::launch::async, [&] {
+    auto client = std::make_unique<RawEnd>(address_of(*listener));
+    client->open();
+    return client;
+  });
+  const auto server = accept_one(*listener);
+  const auto client = connecting.get();
+  const Bytes body = pattern(kLong);
+  std::optional<bool> open;
+  const std::uint16_t port = client->endpoint->port();
+  ASSERT_TRUE(somebody_listens(port));
+  const iovec part{const_cast<std::byte*>(body.data()), body.size()};
+  // Nobody receives a message with this tag.
+  ASSERT_TRUE(client->endpoint->send({&part, 1}, 1234, std::make_shared<LastLook>(port, &open)));
+  client->hang_up();
+  client->endpoint.reset();
+  ASSERT_TRUE(open.has_value());
+  EXPECT_FALSE(*open) << "the provider may use an operation until its endpoint is closed";
+}
+
+}  // namespace
+}  // namespace crossdock::transport::fabric_test
