@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -71,7 +72,13 @@ FabricConnection::FabricConnection(UniqueFd socket, EndpointPtr endpoint, const 
 
 FabricConnection::~FabricConnection() {
   finish(traffic_->outgoing() == 0);
-  shut(std::make_exception_ptr(ConnectionError(where() + ": this end was closed in the middle of a read")));
+  std::exception_ptr why;
+  try {
+    why = std::make_exception_ptr(ConnectionError(where() + ": this end was closed in the middle of a read"));
+  } catch (const std::bad_alloc&) {
+    why = std::current_exception();
+  }
+  shut(why);
 }
 
 // --- the sending half ---
@@ -160,7 +167,7 @@ void FabricConnection::receive_into(std::shared_ptr<BodyMemory> memory) {
 std::optional<Incoming> FabricConnection::take() {
   try {
     return take_next();
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // bad_alloc as well: a frame may have been taken in part
     shut(std::current_exception());
     throw;
   }
@@ -351,7 +358,7 @@ void FabricConnection::advance_reads() {
     check_usable();
     if (traffic_->broken()) throw_broken();
     if (!reads_.empty() && hung_up()) throw_end(true);
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     shut(std::current_exception());
   }
 }

@@ -122,7 +122,7 @@ class FabricConnection final : public net::StreamConnection {
   std::atomic<bool> takes_input_{true};
   Message current_;  // the message that receive() returned last
   std::map<std::uint16_t, ReadableRegion> regions_;
-  std::deque<std::shared_ptr<ReadState>> reads_;
+  std::vector<std::shared_ptr<ReadState>> reads_;
   std::uint64_t read_bytes_ = 0;  // of these
   // Reads that have ended and whose Reading doesn't know: they may end while another one is asked.
   const std::shared_ptr<std::size_t> unseen_reads_ = std::make_shared<std::size_t>(0);

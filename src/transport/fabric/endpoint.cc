@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -29,13 +30,13 @@ struct UndrainedEndpoints {
     return *only;
   }
 
-  void put(Endpoint* endpoint) {
+  void put(Endpoint* endpoint) noexcept {
     const std::lock_guard lock(mutex);
     endpoint->undrained_ = std::exchange(first, endpoint);
   }
 
   /// Makes progress, without waiting, and destroys those that are drained.
-  void progress() {
+  void progress() noexcept {
     if (fork.in_child()) return;
     Endpoint* taken = nullptr;
     {
@@ -46,7 +47,7 @@ struct UndrainedEndpoints {
       Endpoint* const endpoint = std::exchange(taken, taken->undrained_);
       try {
         endpoint->progress();
-      } catch (const Error&) {
+      } catch (const std::exception&) {
         // It can't be told what it does with its memory: it stays.
       }
       if (!endpoint->drained()) {
@@ -112,7 +113,7 @@ Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::mo
 }
 
 /// Cancels the receives, and makes progress until the endpoint may be closed, or some time is over.
-void Endpoint::drain() {
+void Endpoint::drain() noexcept {
   closing_ = true;
   // Those that no message has come for end at once.
   for (const auto& [operation, owner] : under_way_) {
@@ -127,7 +128,7 @@ void Endpoint::drain() {
       // libfabric takes a connection 10 ms after it has looked for one, though the descriptor is readable already.
       if (!drained() && may_sleep()) readable(left);
     }
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     // Without progress there is nothing to wait for.
   }
 }

@@ -121,7 +121,7 @@ class Endpoint {
   bool begin(std::shared_ptr<Operation> operation, const char* doing, F post);
   std::shared_ptr<Operation> take(void* room);
   bool drained() const noexcept { return receiving_ == 0 || failure_ || domain_->progresses_by_itself(); }
-  void drain();
+  void drain() noexcept;
   bool may_close() const;
   bool readable(std::chrono::milliseconds wait) const;
 

@@ -1,18 +1,21 @@
 #include "traffic.h"
 
 #include <exception>
+#include <new>
 #include <utility>
-
-#include "crossdock/core/error.h"
 
 namespace crossdock::transport::fabric {
 
 void Traffic::send(std::shared_ptr<OutgoingBody> body) {
   const std::lock_guard lock(mutex_);
   if (endpoint_ == nullptr) return;
-  OutgoingBody* const pending = outgoing_.emplace_back(std::move(body)).get();
+  try {
+    to_send_.push_back(body.get());
+    outgoing_.push_back(std::move(body));
+  } catch (const std::bad_alloc&) {
+    return break_off("no memory for a body that was announced");
+  }
   n_outgoing_.store(outgoing_.size(), std::memory_order_release);
-  to_send_.push_back(pending);
   post();
 }
 
@@ -50,13 +53,17 @@ void Traffic::post() {
     post_all(to_receive_);
     post_all(to_send_);
     post_all(to_read_);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     break_off(error.what());
   }
 }
 
-void Traffic::break_off(const std::string& why) noexcept {
-  why_ = why;
+void Traffic::break_off(std::string_view why) noexcept {
+  try {
+    why_ = why;
+  } catch (const std::bad_alloc&) {
+    // The reason is lost, not that there is one.
+  }
   broken_.store(true, std::memory_order_release);
 }
 
@@ -65,7 +72,7 @@ std::size_t Traffic::advance(Finished* finished) {
   std::size_t n = 0;
   try {
     n = endpoint_->progress();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     break_off(error.what());
     return 0;
   }
@@ -78,8 +85,7 @@ std::size_t Traffic::advance(Finished* finished) {
       continue;
     }
     sent_bytes_.fetch_add((*body)->size(), std::memory_order_relaxed);
-    finished->push_back(std::move(*body));
-    body = outgoing_.erase(body);
+    finished->splice(finished->end(), outgoing_, body++);
   }
   n_outgoing_.store(outgoing_.size(), std::memory_order_release);
   ended_.fetch_add(n, std::memory_order_release);
@@ -111,9 +117,9 @@ std::string Traffic::broken_why() const {
 
 void Traffic::close() noexcept {
   // Destroyed without the lock: their owners may do anything.
-  std::deque<std::shared_ptr<OutgoingBody>> sends;
-  std::deque<std::shared_ptr<ArrivingBody>> receives;
-  std::deque<std::shared_ptr<ReadGroup>> reads;
+  std::list<std::shared_ptr<OutgoingBody>> sends;
+  std::list<std::shared_ptr<ArrivingBody>> receives;
+  std::list<std::shared_ptr<ReadGroup>> reads;
   EndpointPtr endpoint;
   const std::lock_guard lock(mutex_);
   broken_.store(true, std::memory_order_release);

@@ -3,11 +3,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "arriving_body.h"
 #include "endpoint.h"
@@ -54,18 +55,19 @@ class Traffic {
   bool broken() const noexcept { return broken_.load(std::memory_order_acquire); }
   /// What has failed, if an operation has; else see broken_why().
   std::optional<Failure> failure() const;
-  std::string broken_why() const;
+  std::string broken_why() const;  ///< Empty if there was no memory for it.
 
   /// Closes the endpoint, see Endpoint. Later calls do nothing. The connection to the peer must be closed
   /// already. May take 0.2 s if the peer doesn't answer while something is being received.
   void close() noexcept;
 
  private:
-  using Finished = std::deque<std::shared_ptr<OutgoingBody>>;
+  // Lists, which take no memory while they are empty: a deque needs some to be made or moved.
+  using Finished = std::list<std::shared_ptr<OutgoingBody>>;
 
   std::size_t advance(Finished* finished);
   void post();
-  void break_off(const std::string& why) noexcept;
+  void break_off(std::string_view why) noexcept;
 
   const int descriptor_;
   std::atomic<std::size_t> n_outgoing_{0};
@@ -75,11 +77,11 @@ class Traffic {
 
   mutable std::mutex mutex_;  // guards the members below, and what is in them
   EndpointPtr endpoint_;
-  std::deque<std::shared_ptr<OutgoingBody>> outgoing_;
+  std::list<std::shared_ptr<OutgoingBody>> outgoing_;
   // Not handed to the endpoint as a whole yet:
-  std::deque<OutgoingBody*> to_send_;
-  std::deque<std::shared_ptr<ArrivingBody>> to_receive_;
-  std::deque<std::shared_ptr<ReadGroup>> to_read_;
+  std::list<OutgoingBody*> to_send_;
+  std::list<std::shared_ptr<ArrivingBody>> to_receive_;
+  std::list<std::shared_ptr<ReadGroup>> to_read_;
   std::string why_;
 };
 

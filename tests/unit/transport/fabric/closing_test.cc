@@ -1,5 +1,6 @@
 // What becomes of bodies and reads that are under way when an end closes.
 #include "support.h"
+#include "support/failing_allocations.h"
 
 namespace crossdock::transport::fabric_test {
 namespace {
@@ -11,6 +12,15 @@ class FabricClosing : public ::testing::Test {
   }
   static constexpr std::size_t kLong = 4 << 20;
 };
+
+/// Begins to send a body, of which the peer hasn't received all. Returns what tells that it is kept.
+std::weak_ptr<const Bytes> begin_body(Connection& from, Connection& to, std::size_t size) {
+  auto body = std::make_shared<const Bytes>(pattern(size));
+  const std::weak_ptr<const Bytes> watched = body;
+  const std::vector<ByteSpan> parts = {*body};
+  send_body(from, to, 1, parts, std::move(body));
+  return watched;
+}
 
 /// Whether some socket of this machine listens at 127.0.0.1 at this port.
 bool somebody_listens(std::uint16_t port) {
@@ -53,6 +63,29 @@ TEST_F(FabricClosing, OperationsOutliveTheirEndpoint) {
   client->endpoint.reset();
   ASSERT_TRUE(open.has_value());
   EXPECT_FALSE(*open) << "the provider may use an operation until its endpoint is closed";
+}
+
+TEST_F(FabricClosing, NeedsNoMemory) {
+  for (int i = 0; i < 8; ++i) {
+    Pair ends;
+    constexpr std::size_t kUnused = 64;  // at the beginning of a region
+    ASSERT_TRUE(ends.server->announce(1, frozen(pattern(1 << 20))));
+    const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
+    await_region(*ends.client, base);
+    const auto to = std::make_shared<Bytes>(1 << 20);
+    const ReadPart part{base, to->size(), to->data()};
+    const auto reading = ends.client->read({&part, 1}, to);
+    const std::weak_ptr<const Bytes> watched = begin_body(*ends.server, *ends.client, kLong);
+    {
+      const testing::FailingAllocations none(testing::Whose::kMine, i / 2, INT64_MAX);
+      (i % 2 == 0 ? ends.client : ends.server).reset();
+    }
+    if (i % 2 == 0) {
+      EXPECT_ANY_THROW(reading->done());
+    } else {
+      EXPECT_TRUE(watched.expired());
+    }
+  }
 }
 
 }  // namespace
