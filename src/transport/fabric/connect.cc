@@ -80,7 +80,7 @@ std::unique_ptr<Connection> Connecting::run(const Deadline& deadline) {
   introduction.agreement.wants_parts = wishes_.wants_parts;
   introduction.agreement.one_sided = server_.one_sided;
   introduction.agreement.carrier = carrier_of(options_);
-  return std::make_unique<FabricConnection>(socket_.duplicate(), std::move(endpoint_), introduction, options_, false);
+  return std::make_unique<FabricConnection>(socket_.duplicate(), std::move(endpoint_), introduction, options_, nullptr);
 }
 
 void Connecting::take(std::vector<std::byte> record) {

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "closing.h"
 #include "crossdock/core/error.h"
 #include "settings.h"
+#include "transport/net/socket_options.h"
 
 namespace crossdock::transport::fabric {
 namespace {
@@ -57,10 +60,10 @@ class FabricConnection::FabricReading final : public Reading {
 };
 
 FabricConnection::FabricConnection(UniqueFd socket, EndpointPtr endpoint, const Introduction& introduction,
-                                   const FabricOptions& options, bool serves)
+                                   const FabricOptions& options, std::shared_ptr<ClosingEnds> closing)
     : StreamConnection(std::move(socket), introduction, stream_limits(options), kNames),
       max_body_(options.max_body),
-      serves_(serves),
+      closing_(std::move(closing)),
       domain_(endpoint->shared_domain()),
       traffic_(std::make_unique<Traffic>(std::move(endpoint))),
       next_tag_(random_number()),
@@ -71,7 +74,8 @@ FabricConnection::FabricConnection(UniqueFd socket, EndpointPtr endpoint, const 
 }
 
 FabricConnection::~FabricConnection() {
-  finish(traffic_->outgoing() == 0);
+  close_later();
+  if (traffic_) finish(traffic_->outgoing() == 0);
   std::exception_ptr why;
   try {
     why = std::make_exception_ptr(ConnectionError(where() + ": this end was closed in the middle of a read"));
@@ -79,6 +83,25 @@ FabricConnection::~FabricConnection() {
     why = std::current_exception();
   }
   shut(why);
+}
+
+/// Leaves the link and the endpoint to a ClosingEnd if the peer may still need them.
+void FabricConnection::close_later() noexcept {
+  if (fork_guard().in_child() || traffic_->broken()) return;
+  if (traffic_->outgoing() == 0 && announced_.empty()) return;
+  std::optional<net::Link> link = take_link();
+  if (!link) return;
+  try {
+    std::unique_ptr<ClosingEnd> end =
+        std::make_unique<FabricClosingEnd>(std::move(*link), std::move(traffic_), std::move(announced_));
+    if (end->over() || (closing_ && closing_->add(end))) return;
+    std::list<std::unique_ptr<ClosingEnd>> one;
+    one.push_back(std::move(end));
+    wait_for_all(std::move(one));
+  } catch (const std::bad_alloc&) {
+    // Without memory, both are closed at once.
+    if (traffic_) net::shut_down(link->socket.get());
+  }
 }
 
 // --- the sending half ---
@@ -133,7 +156,7 @@ bool FabricConnection::prepare_reads(const device::Region& region) const {
 
 std::optional<std::uint64_t> FabricConnection::announce(std::uint16_t number,
                                                         const std::shared_ptr<const device::Region>& region) {
-  if (!serves_ || !agreement().ways.has(Way::kRead)) return Connection::announce(number, region);
+  if (!serves() || !agreement().ways.has(Way::kRead)) return Connection::announce(number, region);
   check_usable();
   if (announced_.contains(number)) {
     throw std::logic_error("fabric: region number " + std::to_string(number) +
@@ -292,7 +315,7 @@ void FabricConnection::add_body(std::uint64_t tag, ByteSpan payload) {
 
 /// Checks that the peer may announce and retire regions, and the number.
 std::uint16_t FabricConnection::check_region(std::uint64_t number) const {
-  if (serves_ || !agreement().ways.has(Way::kRead)) {
+  if (serves() || !agreement().ways.has(Way::kRead)) {
     throw ProtocolError(where() + " sent an announcement of a region, which this end didn't agree to");
   }
   if (number > 0xFFFF) throw ProtocolError(where() + " named a region " + std::to_string(number) + ", over 65535");
@@ -382,7 +405,7 @@ void FabricConnection::collect_reads() {
 /// Ends everything that goes through the endpoint.
 void FabricConnection::shut(const std::exception_ptr& why) noexcept {
   finish(false);
-  if (!fork_guard().in_child()) traffic_->close();  // the endpoint's sockets are shared with the parent
+  if (traffic_ && !fork_guard().in_child()) traffic_->close();  // the endpoint's sockets are shared with the parent
   read_bytes_ = 0;
   for (const auto& state : std::exchange(reads_, {})) {
     state->group.reset();

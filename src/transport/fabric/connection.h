@@ -15,6 +15,7 @@
 #include "core/unique_fd.h"
 #include "traffic.h"
 #include "transport/fabric.h"
+#include "transport/internal/closing_ends.h"
 #include "transport/internal/refusals.h"
 #include "transport/net/stream_connection.h"
 
@@ -26,9 +27,11 @@ namespace crossdock::transport::fabric {
 /// What arrives is kept in the link's order: a body holds up the messages after it until all of it is there.
 class FabricConnection final : public net::StreamConnection {
  public:
-  /// Regions pass from a server (`serves`) to a client only.
+  /// A server's end goes to `closing` when it is destroyed and the peer may still need it. A client's has none, and its
+  /// destructor waits until the server has every body, for ClosingEnd::kLongest at most. Regions pass from a server to
+  /// a client only.
   FabricConnection(UniqueFd socket, EndpointPtr endpoint, const Introduction& introduction,
-                   const FabricOptions& options, bool serves);
+                   const FabricOptions& options, std::shared_ptr<ClosingEnds> closing);
   ~FabricConnection() override;
   FabricConnection(const FabricConnection&) = delete;
   FabricConnection& operator=(const FabricConnection&) = delete;
@@ -100,13 +103,16 @@ class FabricConnection final : public net::StreamConnection {
   const ReadableRegion* find(std::uint64_t address) const noexcept;
   void advance_reads();
   void collect_reads();
+  void close_later() noexcept;
   void shut(const std::exception_ptr& why) noexcept;
   [[noreturn]] void throw_broken();
 
+  bool serves() const noexcept { return closing_ != nullptr; }
+
   const std::uint64_t max_body_;
-  const bool serves_;
+  const std::shared_ptr<ClosingEnds> closing_;
   const std::shared_ptr<const FabricDomain> domain_;
-  const std::unique_ptr<Traffic> traffic_;
+  std::unique_ptr<Traffic> traffic_;  // null only in the destructor
   Refusals bodies_refused_;
 
   // Of the sending half:

@@ -10,6 +10,7 @@
 #include "crossdock/core/error.h"
 #include "endpoint.h"
 #include "settings.h"
+#include "transport/internal/closing_ends.h"
 #include "transport/internal/socket_listener.h"
 #include "transport/net/record_stream.h"
 #include "transport/net/stream_server_socket.h"
@@ -27,11 +28,14 @@ class FabricServerSocket final : public net::StreamServerSocket {
       : StreamServerSocket(kNames, address, socket_options(options), options.advertised_host, std::move(log)),
         domains_(std::move(domains)),
         options_(options),
+        closing_(std::make_shared<ClosingEnds>()),
         welcome_{.features = kOwnFeatures,
                  .max_message = std::min(options.max_message, options.max_request),
                  .max_body = options.max_body,
                  .want_data = want_data,
                  .free_data = free_data} {}
+
+  ClosingEnds* closing() noexcept override { return closing_.get(); }
 
  private:
   class Handshake;
@@ -41,6 +45,7 @@ class FabricServerSocket final : public net::StreamServerSocket {
 
   const std::shared_ptr<const FabricDomains> domains_;
   const FabricOptions options_;
+  const std::shared_ptr<ClosingEnds> closing_;
   const net::Welcome welcome_;  // without a proof
 };
 
@@ -170,7 +175,7 @@ PendingHandshake::State FabricServerSocket::Handshake::complete(std::unique_ptr<
   introduction.agreement.carrier = carrier_of(server_.options_);
   // The client is told any error thrown here: this keeps a descriptor of its own until the welcome was sent.
   *connection = std::make_unique<FabricConnection>(socket_.duplicate(), std::move(endpoint_), introduction,
-                                                   server_.options_, true);
+                                                   server_.options_, server_.closing_);
   return net::send_record(socket_, record) ? State::kConnected : State::kEnded;
 }
 

@@ -33,7 +33,13 @@ SocketListener::SocketListener(std::unique_ptr<ServerSocket> socket, const char*
       poll_(socket_->descriptor(), where_),
       reserve_(open_reserve()),
       handshakes_(poll_, timeout,
-                  [this](LogLevel level, std::string_view text) { socket_->say(level, std::string(text)); }) {}
+                  [this](LogLevel level, std::string_view text) { socket_->say(level, std::string(text)); }) {
+  if (const ClosingEnds* const closing = socket_->closing()) poll_.watch(closing->descriptor(), &closing_news_);
+}
+
+SocketListener::~SocketListener() {
+  if (ClosingEnds* const closing = fork_.in_child() ? nullptr : socket_->closing()) closing->stop(poll_);
+}
 
 std::unique_ptr<Connection> SocketListener::accept() {
   fork_.check(what_);
@@ -48,6 +54,7 @@ std::unique_ptr<Connection> SocketListener::accept() {
     handshakes_.make_room();
   }
   if (handshakes_.empty() && std::exchange(idle_due_, false)) socket_->idle();
+  if (ClosingEnds* const closing = socket_->closing()) closing->advance(poll_);
   std::unique_ptr<Connection> connection = complete_oldest();
   await_events();
   return connection;
@@ -119,10 +126,15 @@ std::unique_ptr<Connection> SocketListener::complete_oldest() {
 /// Makes descriptor() readable when the next call of accept() has something to do.
 void SocketListener::await_events() {
   handshakes_.prepare_wait();
-  const std::optional<Clock::time_point> deadline = handshakes_.deadline();
+  ClosingEnds* const closing = socket_->closing();
+  std::optional<Clock::time_point> deadline;
+  for (const auto& other : {handshakes_.deadline(), backoff_, closing ? closing->deadline() : std::nullopt}) {
+    if (other) deadline = std::min(deadline.value_or(*other), *other);
+  }
   poll_.set_accepting(!backoff_ && !handshakes_.full());
-  poll_.set_deadline(backoff_ && deadline ? std::min(backoff_, deadline) : backoff_ ? backoff_ : deadline);
-  poll_.set_more(handshakes_.has_work() || (handshakes_.empty() && idle_due_));
+  poll_.set_deadline(deadline);
+  const bool armed = closing == nullptr || closing->arm();
+  poll_.set_more(handshakes_.has_work() || (handshakes_.empty() && idle_due_) || !armed);
 }
 
 /// Makes new clients wait because of a temporary problem: otherwise they would wake this listener again and again.

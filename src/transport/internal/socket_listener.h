@@ -11,6 +11,7 @@
 #include "core/unique_fd.h"
 #include "crossdock/core/log.h"
 #include "transport/internal/accept_poll.h"
+#include "transport/internal/closing_ends.h"
 #include "transport/internal/handshake_queue.h"
 #include "transport/transport.h"
 
@@ -35,6 +36,8 @@ class ServerSocket {
   virtual const char* obstacle() const noexcept { return nullptr; }
   /// Releases memory for the next connection. Called when no client is left after a complete() without a connection.
   virtual void idle() noexcept {}
+  /// The closed ends of this socket's connections, for whose progress the listener is to care; null: it has none.
+  virtual ClosingEnds* closing() noexcept { return nullptr; }
 
  private:
   const LogCallback log_;
@@ -47,6 +50,10 @@ class SocketListener final : public Listener {
   /// `what` names the object in errors, as in "this tcp listener". A client has `timeout` for its whole handshake.
   /// Throws ResourceError, SystemError.
   SocketListener(std::unique_ptr<ServerSocket> socket, const char* what, std::chrono::milliseconds timeout);
+  /// Waits for the closing ends that are left.
+  ~SocketListener() override;
+  SocketListener(const SocketListener&) = delete;
+  SocketListener& operator=(const SocketListener&) = delete;
 
   std::string uri() const override { return socket_->uri(); }
   int descriptor() const noexcept override { return poll_.descriptor(); }
@@ -73,7 +80,8 @@ class SocketListener final : public Listener {
   std::optional<Clock::time_point> backoff_;  // no client is accepted until then
   HandshakeQueue handshakes_;
   bool reject_all_ = false;
-  bool idle_due_ = false;  // complete() was called, and made no connection
+  bool idle_due_ = false;      // complete() was called, and made no connection
+  bool closing_news_ = false;  // an end was added: accept() looks in any case
 };
 
 }  // namespace crossdock::transport

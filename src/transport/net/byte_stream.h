@@ -38,6 +38,9 @@ class ByteStream {
 class Socket final : public ByteStream {
  public:
   Socket(UniqueFd fd, std::string where) : fd_(std::move(fd)), where_(std::move(where)) {}
+  Socket(Socket&&) noexcept = default;
+  Socket& operator=(Socket&&) = delete;
+  ~Socket() override = default;
   IoResult read(std::span<const iovec> parts) override;
   IoResult write(std::span<const iovec> parts) override;
   int get() const noexcept { return fd_.get(); }
@@ -45,8 +48,8 @@ class Socket final : public ByteStream {
   UniqueFd duplicate() const { return fd_.duplicate(); }
 
  private:
-  const UniqueFd fd_;
-  const std::string where_;
+  UniqueFd fd_;
+  std::string where_;
 };
 
 }  // namespace crossdock::transport::net

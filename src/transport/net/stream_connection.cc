@@ -77,6 +77,19 @@ void StreamConnection::finish(bool goodbye) noexcept {
   shut_down(socket_.get());
 }
 
+std::optional<Link> StreamConnection::take_link() noexcept {
+  if (fork_.in_child() || gone()) return std::nullopt;
+  try {
+    if (writer_.pending() && !writer_.push()) return std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+  epoll_event event{.events = EPOLLRDHUP, .data = {}};
+  if (writer_.ended() || ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) return std::nullopt;
+  if (finished_.exchange(true)) return std::nullopt;
+  return Link{std::move(socket_), std::move(poll_)};
+}
+
 // --- the sending half ---
 
 void StreamConnection::check_usable() const {
@@ -245,9 +258,17 @@ void StreamConnection::throw_end(bool in_body) {
   throw ConnectionError(what);
 }
 
-bool StreamConnection::hung_up(int wait_ms) const noexcept {
-  pollfd ask{socket_.get(), POLLRDHUP, 0};
+bool hung_up(const Socket& socket, int wait_ms) noexcept {
+  pollfd ask{socket.get(), POLLRDHUP, 0};
   return ::poll(&ask, 1, wait_ms) > 0;
+}
+
+void send_goodbye(Link& link) noexcept {
+  try {
+    FrameWriter(link.socket, 0, Checksums::kNone).goodbye();
+  } catch (const std::exception&) {
+    // There is no peer left to tell.
+  }
 }
 
 // --- waiting ---

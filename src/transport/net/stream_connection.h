@@ -29,6 +29,16 @@ struct StreamLimits {
   FrameKinds kinds = FrameKinds::kStream;
 };
 
+/// The socket of a connection that has been destroyed, for a transport that still needs it.
+struct Link {
+  Socket socket;
+  UniqueFd poll;  ///< Contains the socket, whose end makes it readable, and what StreamConnection::watch() has added.
+};
+/// Returns whether the peer has closed its end, or does within `wait_ms`. There may be unread bytes.
+bool hung_up(const Socket& socket, int wait_ms = 0) noexcept;
+/// Tells the peer that everything was sent.
+void send_goodbye(Link& link) noexcept;
+
 /// Either end of a connection of messages over a socket, after the handshake.
 ///
 /// Only the receiving half reads, so only it learns which messages the peer has taken. Both halves use the writer.
@@ -97,8 +107,7 @@ class StreamConnection : public Connection, private ControlFrames {
   bool stream_ended() const noexcept { return reader_.ended().has_value(); }
   bool stream_drained() const noexcept { return reader_.drained(); }
   void acknowledge(bool now);
-  /// Returns whether the peer has closed its end, or does within `wait_ms`. The stream may have unread bytes.
-  bool hung_up(int wait_ms = 0) const noexcept;
+  bool hung_up(int wait_ms = 0) const noexcept { return net::hung_up(socket_, wait_ms); }
   /// Throws the error for the end of the stream. `in_body`: a body beside it isn't complete.
   [[noreturn]] void throw_end(bool in_body);
 
@@ -108,6 +117,9 @@ class StreamConnection : public Connection, private ControlFrames {
   /// Tells the peer that this end closes: everything was sent, or, without a goodbye, not. Only the first call does
   /// something; the destructor makes one.
   void finish(bool goodbye) noexcept;
+  /// For a destructor: takes the link out of the connection instead of finish(), which has no effect any more. Returns
+  /// nothing if the connection has ended, or has frames that aren't sent yet.
+  std::optional<Link> take_link() noexcept;
   const ForkGuard& fork_guard() const noexcept { return fork_; }
 
  private:

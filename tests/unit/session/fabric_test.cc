@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -163,6 +164,42 @@ TEST_F(FabricSession, AReaderMayStopInTheMiddleOfReads) {
   }
   Client client(server.uri(), options);
   expect_numbers(*client.get("numbers"), 100, 50'000);
+}
+
+/// Waits until a server has sent the end of its only consumer's stream.
+void await_end_of_stream(Server& server) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!server.stats().consumers.at(0).name.empty() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_EQ(server.stats().consumers.at(0).name, "");
+}
+
+TEST_F(FabricSession, WhatIsOnItsWayWhenTheServerClosesArrives) {
+  for (const Way way : {Way::kMessage, Way::kRead}) {
+    Server server(server_options("fabric:"));
+    server.publish("numbers", Source::table(number_stream(4, 100'000)));  // as many bodies as are sent at once
+    ClientOptions options = client_options();
+    options.way = way;
+    Client client(server.uri(), options);
+    const auto reader = client.get("numbers", {.read_ahead = 0});
+    await_end_of_stream(server);
+    const auto closing = std::async(std::launch::async, [&] { server.close(); });
+    expect_numbers(*reader, 4, 100'000);
+  }
+}
+
+TEST_F(FabricSession, AClientThatTakesNothingHoldsAServerUpForASecondAtMost) {
+  Server server(server_options("fabric:"));
+  server.publish("numbers", Source::table(number_stream(4, 100'000)));
+  ClientOptions options = client_options();
+  Client client(server.uri(), options);
+  const auto reader = client.get("numbers");
+  await_end_of_stream(server);
+  const auto before = std::chrono::steady_clock::now();
+  server.close();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+  EXPECT_THROW(while (reader->next()){}, TruncatedStreamError);
 }
 
 TEST_F(FabricSession, BatchesOutliveEverything) {

@@ -1,4 +1,7 @@
 // What becomes of bodies and reads that are under way when an end closes.
+#include <atomic>
+#include <thread>
+
 #include "support.h"
 #include "support/failing_allocations.h"
 
@@ -20,6 +23,142 @@ std::weak_ptr<const Bytes> begin_body(Connection& from, Connection& to, std::siz
   const std::vector<ByteSpan> parts = {*body};
   send_body(from, to, 1, parts, std::move(body));
   return watched;
+}
+
+TEST_F(FabricClosing, ABodyArrivesWholeAfterItsSenderHasClosed) {
+  for (const bool server_sends : {true, false}) {
+    Pair ends;
+    std::unique_ptr<Connection>& from = server_sends ? ends.server : ends.client;
+    std::unique_ptr<Connection>& to = server_sends ? ends.client : ends.server;
+    const std::weak_ptr<const Bytes> watched = begin_body(*from, *to, kLong);
+    auto closing = std::async(std::launch::async, [&] { from.reset(); });  // there is no listener to do its work
+    const Incoming message = receive(*to);
+    EXPECT_TRUE(std::ranges::equal(message.bytes, pattern(kLong)));
+    EXPECT_THROW(receive(*to), ConnectionError);
+    closing.get();
+    EXPECT_TRUE(watched.expired());
+  }
+}
+
+/// A listener that a thread of its own serves.
+class ServedListener {
+ public:
+  ServedListener() : listener_(fabric_listen("", 1, 2, {}, nullptr)) {}
+  ~ServedListener() { stop(); }
+  ServedListener(const ServedListener&) = delete;
+  ServedListener& operator=(const ServedListener&) = delete;
+
+  /// Both ends of a connection.
+  struct Ends {
+    std::unique_ptr<Connection> server;
+    std::unique_ptr<Connection> client;
+  };
+  Ends connect() {
+    auto connecting = std::async(std::launch::async,
+                                 [&] { return fabric_connect(address_of(*listener_), {}, kPatienceMs, nullptr, {}); });
+    Ends ends;
+    ends.server = accept_one(*listener_);
+    ends.client = connecting.get();
+    return ends;
+  }
+  /// From now on, nobody else may use it.
+  void start() {
+    thread_ = std::thread([this] {
+      while (!stopped_) {
+        pollfd ask{listener_->descriptor(), POLLIN, 0};
+        ::poll(&ask, 1, 10);
+        listener_->accept();
+      }
+    });
+  }
+  void stop() {
+    stopped_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::unique_ptr<Listener> listener_;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
+
+TEST_F(FabricClosing, TheListenerSendsWhatIsLeft) {
+  ServedListener served;
+  auto ends = served.connect();
+  const std::weak_ptr<const Bytes> watched = begin_body(*ends.server, *ends.client, kLong);
+  ends.server.reset();
+  EXPECT_FALSE(watched.expired()) << "it didn't wait";
+  served.start();
+  const Incoming message = receive(*ends.client);
+  EXPECT_TRUE(std::ranges::equal(message.bytes, pattern(kLong)));
+  EXPECT_THROW(receive(*ends.client), ConnectionError);
+  const auto deadline = in_patience();
+  while (!watched.expired() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST_F(FabricClosing, APeerThatTakesNothingIsWaitedForASecond) {
+  ServedListener served;
+  auto ends = served.connect();
+  const std::weak_ptr<const Bytes> watched = begin_body(*ends.server, *ends.client, kLong);
+  const auto before = Clock::now();
+  ends.server.reset();
+  served.start();
+  const auto deadline = in_patience();
+  while (!watched.expired() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(watched.expired());
+  EXPECT_GE(Clock::now() - before, std::chrono::milliseconds(900));
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(10));
+  EXPECT_THROW(receive(*ends.client), ConnectionError);
+}
+
+TEST_F(FabricClosing, ReadsGoOnUntilThePeerCloses) {
+  ServedListener served;
+  auto ends = served.connect();
+  constexpr std::size_t kUnused = 64;  // at the beginning of a region
+  std::shared_ptr<const device::Region> region = frozen(pattern(1 << 20));
+  const std::weak_ptr<const device::Region> watched = region;
+  ASSERT_TRUE(ends.server->announce(1, region));
+  region.reset();
+  const std::uint64_t base = (std::uint64_t{1} << 48) + kUnused;
+  await_region(*ends.client, base);
+  ends.server.reset();
+  served.start();
+  Bytes to(1 << 20);
+  const ReadPart part{base, to.size(), to.data()};
+  const auto reading = ends.client->read({&part, 1}, nullptr);
+  const auto deadline = in_patience();
+  while (!reading->done() && Clock::now() < deadline) ends.client->receive();
+  EXPECT_EQ(to, pattern(1 << 20));
+  const auto before = Clock::now();
+  ends.client.reset();
+  while (!watched.expired() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(watched.expired());
+  EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(900)) << "nobody is left to wait for";
+}
+
+TEST_F(FabricClosing, AnIdleEndClosesAtOnce) {
+  ServedListener served;
+  auto ends = served.connect();
+  const auto before = Clock::now();
+  ends.server.reset();
+  EXPECT_THROW(receive(*ends.client), ConnectionError);
+  EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(900));
+}
+
+TEST_F(FabricClosing, AListenerThatClosesWaitsForAllTogether) {
+  auto served = std::make_unique<ServedListener>();
+  std::vector<ServedListener::Ends> all;
+  std::vector<std::weak_ptr<const Bytes>> watched;
+  for (int i = 0; i < 3; ++i) {
+    all.push_back(served->connect());
+    watched.push_back(begin_body(*all.back().server, *all.back().client, kLong));
+  }
+  for (auto& ends : all) ends.server.reset();
+  const auto before = Clock::now();
+  served.reset();
+  EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(2500));
+  for (const auto& one : watched) EXPECT_TRUE(one.expired());
 }
 
 /// Whether some socket of this machine listens at 127.0.0.1 at this port.
