@@ -616,6 +616,16 @@ void Reader::Impl::enqueue(const dissociated::Receiver::Item& item, std::shared_
   bodies_from().transport().wait_for_reads_only(!queued.has_room());
 }
 
+// Nothing but this bounds the memory of a body that is read: a region is announced in a few bytes, however large.
+void Reader::Impl::check_size_of_reads(std::uint64_t size) const {
+  const transport::Agreement& agreement = (data_connection ? *data_connection : *connection).transport().agreement();
+  if (size <= agreement.max_body) return;
+  throw LeaseLimitError("a batch of the stream \"" + name + "\" needs " + std::to_string(size) +
+                        " bytes to be read from the server's memory, but this client accepts only " +
+                        std::to_string(agreement.max_body) +
+                        " bytes at once: raise its max_body, select fewer columns, or publish smaller batches");
+}
+
 // Plans the reads of the selected columns, of whole dictionaries, into memory of ours.
 void Reader::Impl::plan_reads(QueuedBody* queued_body) {
   BatchBody* const body = &queued_body->batch;
@@ -632,6 +642,7 @@ void Reader::Impl::plan_reads(QueuedBody* queued_body) {
   std::uint64_t size = 0;
   for (const std::size_t i : wanted) size += align_up(remote[i].length, kBufferAlignment);
   if (size == 0) return;
+  check_size_of_reads(size);
   if (!read_memory) {
     read_memory = options.arena ? std::make_shared<ArenaMemory>(options.arena) : transport::make_body_pool();
   }

@@ -112,6 +112,7 @@ struct Reader::Impl {
   std::shared_ptr<const transport::PeerRegion> region(std::uint64_t address);
   void view_packed(const dissociated::Receiver::Item& item);
   void enqueue(const dissociated::Receiver::Item& item, std::shared_ptr<BatchLease> unread);
+  void check_size_of_reads(std::uint64_t size) const;
   void plan_reads(QueuedBody* body);
 };
 

@@ -14,7 +14,7 @@ namespace crossdock::transport {
 struct MemoryOptions {
   std::size_t queue_messages = 1024;        ///< For each direction; send() returns false beyond. At least 1.
   std::uint64_t max_message = 64ull << 20;  ///< In bytes, head and tail together.
-  std::uint64_t max_body = 64ull << 30;     ///< In bytes, of a body by value.
+  std::uint64_t max_body = 64ull << 30;     ///< In bytes, of a body by value or of what is read of one.
   Ways ways = Way::kMap | Way::kMessage;    ///< That it has. Without kMap, regions are read or bodies sent by value.
   /// How the n-th read of a connection goes, counted from 0: after how many calls of receive() or done() it ends. So
   /// reads can end in any order. A negative number ~n: it fails then, as if the peer had gone. None: it ends at the

@@ -38,9 +38,11 @@ struct Agreement {
   bool one_sided = false;                  ///< Way::kRead costs the peer's processor nothing.
   bool wants_parts = false;                ///< The client wants some columns only, see ConnectOptions.
   bool prefers_reads = false;              ///< The client asked for reads by the URI that it used.
-  std::optional<DeviceName> device{};      ///< The device whose memory the client opens, if there is one.
-  bool checksums = false;  ///< Bytes changed on the way end the connection and are never delivered as data.
-  bool same_user = true;   ///< The peer is a process of our own user on this machine. False for every other machine.
+  /// The longest body that this end accepts, in bytes: by value, or of what it reads of one.
+  std::uint64_t max_body = 64ull << 30;
+  std::optional<DeviceName> device{};  ///< The device whose memory the client opens, if there is one.
+  bool checksums = false;              ///< Bytes changed on the way end the connection and are never delivered as data.
+  bool same_user = true;  ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
   std::uint32_t peer_uid = 0;
   std::string peer;  ///< The peer in readable form: "a client of shm:/run/x.sock (process 12)", "tcp://10.0.0.7:55112".

@@ -122,7 +122,8 @@ struct FabricOptions {
   /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
-  /// Longest body by value that is accepted from the peer; 0: none.
+  /// Longest body by value that is accepted from the peer, and the most bytes of one body that are read from the peer's
+  /// memory; 0: none.
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
@@ -156,7 +157,8 @@ struct UcxOptions {
   /// Longest message that a listener accepts from a client (clients only request streams and free addresses); at most
   /// max_message.
   std::uint64_t max_request = 1ull << 20;
-  /// Longest body by value that is accepted from the peer; 0: none.
+  /// Longest body by value that is accepted from the peer, and the most bytes of one body that are read from the peer's
+  /// memory; 0: none.
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};

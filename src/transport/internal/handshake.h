@@ -70,6 +70,7 @@ Introduction introduce(const Own& own, const Peer& peer, const Welcome& welcome,
                         .role = wishes.role,
                         .ways = wishes.ways,
                         .wants_parts = wishes.wants_parts,
+                        .max_body = own.max_body,
                         .peer = where}};
 }
 

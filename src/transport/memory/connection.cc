@@ -122,7 +122,7 @@ class MemoryConnection final : public Connection {
  public:
   MemoryConnection(const Agreement& agreement, const MemoryOptions& options, std::shared_ptr<MemoryLink> link,
                    std::size_t end)
-      : agreement_(with_ways(agreement, options.ways)),
+      : agreement_(agreed(agreement, options)),
         options_(options),
         link_(std::move(link)),
         self_(link_->ends[end]),
@@ -319,8 +319,9 @@ class MemoryConnection final : public Connection {
   }
 
  private:
-  static Agreement with_ways(Agreement agreement, Ways ways) {
-    agreement.ways = ways;
+  static Agreement agreed(Agreement agreement, const MemoryOptions& options) {
+    agreement.ways = options.ways;
+    agreement.max_body = options.max_body;
     agreement.carrier = "memory";
     return agreement;
   }

@@ -202,6 +202,26 @@ TEST_F(FabricSession, AClientThatTakesNothingHoldsAServerUpForASecondAtMost) {
   EXPECT_THROW(while (reader->next()){}, TruncatedStreamError);
 }
 
+TEST_F(FabricSession, ABodyThatIsReadIsLimitedAsOneByValueIs) {
+  Server server(server_options("fabric:"));
+  server.publish("numbers", Source::table(number_stream(2, 10'000)));
+  TransportOptions narrow;
+  narrow.fabric.max_body = 4096;
+  ClientOptions options;
+  options.transports = make_transports(narrow);
+  for (const Way way : {Way::kMessage, Way::kRead}) {
+    options.way = way;
+    Client client(server.uri(), options);
+    const auto reader = client.get("numbers");
+    try {
+      reader->next();
+      ADD_FAILURE() << "it came";
+    } catch (const LeaseLimitError& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("max_body"));
+    }
+  }
+}
+
 TEST_F(FabricSession, BatchesOutliveEverything) {
   std::optional<array::RecordBatch> kept;
   {

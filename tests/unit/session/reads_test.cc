@@ -217,6 +217,32 @@ TEST_F(ReadsTest, GiveLeasesBackWhileAnEarlierBodyIsStillBeingRead) {
   EXPECT_TRUE(one_is_left()) << stats().leases << " " << stats().batches;
 }
 
+TEST_F(ReadsTest, OfABodyOverTheLimitAreRefusedBeforeMemoryIsTaken) {
+  const auto outcome = [&](std::uint64_t max_body, bool all_columns) {
+    auto registry = std::make_shared<transport::TransportRegistry>();
+    registry->add(transport::make_memory_transport({.max_body = max_body, .ways = Way::kRead | Way::kMessage}));
+    transports_ = registry;
+    ServerOptions options;
+    options.uris = {"memory:"};
+    options.transports = transports_;
+    server_ = std::make_unique<Server>(options);
+    server_->publish("table", Source::table(number_stream(2, kRows)));
+    const auto client = connect();
+    GetOptions wanted;
+    wanted.all_columns = all_columns;
+    wanted.columns = {"number"};
+    const auto reader = client->get("table", wanted);
+    return message_of([&] {
+      while (reader->next()) continue;
+    });
+  };
+  constexpr std::uint64_t kNumbers = align_up(kRows * 8, 64);
+  EXPECT_EQ(outcome(kNumbers, false), "none");
+  EXPECT_THAT(outcome(kNumbers - 1, false), AllOf(HasSubstr("LeaseLimitError"), HasSubstr("max_body")));
+  EXPECT_THAT(outcome(kNumbers, true), AllOf(HasSubstr("LeaseLimitError"), HasSubstr("max_body")));
+  EXPECT_EQ(outcome(4 * kNumbers, true), "none");
+}
+
 TEST_F(ReadsTest, GoOnInAnEventLoop) {
   serve([](std::uint64_t n) { return static_cast<int>(n % 3); });
   const auto client = connect();
