@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "crossdock/core/error.h"
 #include "device/region_address.h"
 #include "gil.h"
 #include "session/inspect.h"
@@ -205,8 +206,12 @@ Arrived describe(const session::BatchArrival& arrival) {
               {arrival.remote.begin(), arrival.remote.end()}};
   if (out.batch.message.codec == ipc::Codec::kNone) return out;
   for (ipc::BufferDescription& buffer : out.batch.buffers) {
-    const ByteSpan bytes = arrival.body.subspan(static_cast<std::size_t>(buffer.range.offset),
-                                                static_cast<std::size_t>(buffer.range.length));
+    const auto [offset, length] = buffer.range;
+    if (offset < 0 || length < 0 || offset > out.body_bytes || length > out.body_bytes - offset) {
+      throw InvalidDataError("a body has " + std::to_string(out.body_bytes) + " bytes, but its metadata says that " +
+                             std::to_string(length) + " bytes at " + std::to_string(offset) + " are a buffer of it");
+    }
+    const ByteSpan bytes = arrival.body.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(length));
     buffer.decompressed = ipc::decompressed_size(bytes, buffer.range.length).value_or(-1);
   }
   return out;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/device/driver.h"
 #include "dissociated/read_queue.h"
@@ -47,8 +48,11 @@ class QueuedBody final : public dissociated::ReadQueue::Body {
   std::vector<transport::ReadPart> parts;  ///< Empty: nothing is read.
   std::shared_ptr<BatchLease> lease;       ///< Of the peer's memory that is read.
   // For the observer of batches; else empty:
+  dissociated::BodyType type = dissociated::BodyType::kPacked;
   std::vector<std::byte> metadata;
-  std::vector<std::byte> addresses;
+  ByteSpan bytes;                           ///< As received: in `bytes_owner`'s memory, or in `copy`.
+  std::shared_ptr<const void> bytes_owner;  ///< Null: `bytes` are a copy.
+  std::vector<std::byte> copy;
   std::vector<dissociated::RemoteBuffer> remote;
 
  private:

@@ -111,10 +111,11 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
 std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_bodies() {
   if (options.arena) return std::make_shared<ArenaMemory>(options.arena);
   const transport::Connection& from = bodies_from().transport();
-  // Bodies that are read go through the host, and dictionaries must be where their batches are. Observers of the wire
-  // read what passes.
+  // Bodies that are read go through the host, and dictionaries must be where their batches are. Observers read what
+  // passes.
   const bool may_read = !options.all_columns || from.agreement().prefers_reads;
-  if (!options.device || device::host_reaches(options.device->type) || may_read || options.on_message) return nullptr;
+  const bool observed = options.on_message || options.on_batch;
+  if (!options.device || device::host_reaches(options.device->type) || may_read || observed) return nullptr;
   if (!from.reaches(*options.device)) return nullptr;
   return std::make_shared<DeviceBodies>(pool->options().runtime->drivers()->context(*options.device));
 }
@@ -261,8 +262,7 @@ inline bool Reader::Impl::deliver(const dissociated::Receiver::Item& item, std::
 void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordBatch>* out) {
   store(&body->batch, out);
   if (!options.on_batch) return;
-  const auto type = body->addresses.empty() ? dissociated::BodyType::kPacked : dissociated::BodyType::kRemote;
-  show(body->batch, body->metadata, type, body->addresses, body->remote);
+  show(body->batch, body->metadata, body->type, body->bytes, body->remote);
 }
 
 // Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
@@ -602,10 +602,12 @@ void Reader::Impl::enqueue(const dissociated::Receiver::Item& item, std::shared_
   auto body = std::make_unique<QueuedBody>(std::exchange(current, {}), bodies_from().transport(), name);
   if (options.on_batch) {
     body->metadata.assign(item.metadata.begin(), item.metadata.end());
-    if (item.body_type == dissociated::BodyType::kRemote) {
-      body->addresses.assign(item.body.begin(), item.body.end());
-      body->remote = remote;
-    }
+    body->type = item.body_type;
+    if (item.body_type == dissociated::BodyType::kRemote) body->remote = remote;
+    // Without an owner, the next message overwrites the bytes.
+    body->bytes_owner = item.body_owner;
+    if (!item.body_owner) body->copy.assign(item.body.begin(), item.body.end());
+    body->bytes = item.body_owner ? item.body : ByteSpan(body->copy);
   }
   body->lease = std::move(unread);
   if (body->lease) plan_reads(body.get());

@@ -7,6 +7,9 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
+#include "fake_server.h"
+#include "ipc/compression.h"
+#include "session/observe.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "transport/memory.h"
@@ -215,6 +218,50 @@ TEST_F(ReadsTest, GiveLeasesBackWhileAnEarlierBodyIsStillBeingRead) {
   };
   for (int i = 0; i < 10'000 && !one_is_left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(one_is_left()) << stats().leases << " " << stats().batches;
+}
+
+TEST_F(ReadsTest, AreShownToAnObserverWithTheBodiesByValueBehindThem) {
+  const auto transport = transport::make_memory_transport(
+      {.ways = Way::kRead | Way::kMessage, .reads = [](std::uint64_t) { return 100'000; }});
+  const FakeServer server(
+      [](transport::Connection& c) {
+        Truth truth;
+        truth.announce(c);
+        truth.schema(c);
+        truth.record_batch(c);
+        truth.body(c);
+        ipc::Compressor compressor(ipc::Codec::kZstd);
+        const array::RecordBatch second = testing::number_batch(kRows, kRows);
+        const ipc::CompressedBody& body = compressor.compress(second);
+        Truth::metadata(c, 2, truth.encoder.record_batch(second, &body.layout));
+        c.send_body(dissociated::write_tag(2, dissociated::BodyType::kPacked), body.pieces, nullptr);
+        std::vector<std::byte> bytes;  // the same without an owner: the next message overwrites it
+        for (const ByteSpan piece : body.pieces) bytes.insert(bytes.end(), piece.begin(), piece.end());
+        Truth::metadata(c, 3, truth.encoder.record_batch(second, &body.layout));
+        c.send_tagged(dissociated::write_tag(3, dissociated::BodyType::kPacked), bytes, {});
+        Truth::end(c, 4);
+      },
+      *transport);
+  auto registry = std::make_shared<transport::TransportRegistry>();
+  registry->add(transport);
+  Client client(server.uri(), ClientOptions{.way = Way::kRead, .transports = registry});
+  GetOptions options;
+  std::vector<dissociated::BodyType> types;
+  options.on_batch = [&](const BatchArrival& arrival) {
+    types.push_back(arrival.body_type);
+    if (arrival.body_type == dissociated::BodyType::kRemote) return;
+    const ipc::BatchDescription batch = ipc::describe_batch(arrival.metadata, arrival.schema, {}, "the test");
+    ASSERT_EQ(static_cast<std::int64_t>(arrival.body.size()), batch.message.body_length);
+    const ipc::BufferRange range = batch.buffers.at(1).range;  // the numbers
+    const auto bytes =
+        arrival.body.subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.length));
+    EXPECT_EQ(ipc::decompressed_size(bytes, range.length), kRows * 8);
+  };
+  const auto reader = client.get("table", options);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(reader->next()) << i;
+  EXPECT_FALSE(reader->next());
+  EXPECT_THAT(types, ::testing::ElementsAre(dissociated::BodyType::kRemote, dissociated::BodyType::kPacked,
+                                            dissociated::BodyType::kPacked));
 }
 
 TEST_F(ReadsTest, OfABodyOverTheLimitAreRefusedBeforeMemoryIsTaken) {
