@@ -73,13 +73,19 @@ bool is_for_others(const PublishedTable& table, const transport::Connection& ask
          (!asking.agreement().same_user && way_of(asking, &table).way != transport::Way::kMessage);
 }
 
-std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
-                                         const transport::Connection& asking, WayAnswer way) {
+/// Prepares the regions of a table, or of its copy on the host, for reads. Returns `way`, or, where the system refuses
+/// to prepare them, the way as messages.
+WayAnswer prepared(const PublishedTable& table, const transport::Connection& asking, const WayAnswer& way,
+                   bool host_copy) {
   const auto prepare = [&](const auto& region) { return asking.prepare_reads(*region); };
-  if (way.way == transport::Way::kRead && !std::ranges::all_of(table->regions, prepare)) {
-    way = way_of(asking, table.get(), false, true);
-  }
-  return std::make_unique<TableStream>(std::move(table), way);
+  if (way.way != transport::Way::kRead || std::ranges::all_of(table.regions, prepare)) return way;
+  return way_of(asking, &table, host_copy, true);
+}
+
+std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
+                                         const transport::Connection& asking, const WayAnswer& way) {
+  const WayAnswer taken = prepared(*table, asking, way, false);
+  return std::make_unique<TableStream>(std::move(table), taken);
 }
 
 }  // namespace
@@ -223,7 +229,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   const Choice choice = choose(found->first, item, asking);
   if (choice.table) {
     ++item.consumers;
-    if (choice.host_copy) return open_host_copy(&item, choice.way, waker);
+    if (choice.host_copy) return open_host_copy(&item, asking, choice.way, waker);
     return open_table(choice.table, asking, choice.way);
   }
   if (item.consumed) {
@@ -251,14 +257,18 @@ std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) 
   return table->regions.front();
 }
 
-std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const WayAnswer& way,
+// The stream keeps a reference to `asking`, which outlives it.
+std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
+                                                      const WayAnswer& way,
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
     copy->start(*sources_);
     item->host_copy = std::move(copy);
   }
-  return std::make_unique<HostCopyStream>(item->host_copy, waker, way);
+  return std::make_unique<HostCopyStream>(item->host_copy, waker, way, [&asking, way](const PublishedTable& copy) {
+    return prepared(copy, asking, way, true);
+  });
 }
 
 std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, const WayAnswer& way,

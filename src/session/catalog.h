@@ -98,7 +98,7 @@ class Catalog {
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
-  std::unique_ptr<ServerStream> open_host_copy(Item* item, const WayAnswer& way,
+  std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   void forget_listings() noexcept;
   [[noreturn]] void throw_not_found(std::string_view name) const;

@@ -62,6 +62,7 @@ ServerStream::State HostCopyStream::peek(Outgoing* out) {
   if (!stream_) {
     const auto table = copy_->get();
     if (!table) return State::kLater;
+    set_way(prepare_(*table));
     stream_ = std::make_unique<TableStream>(table, way());
     copy_.reset();
   }

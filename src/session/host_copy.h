@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -47,8 +48,14 @@ class HostCopy final : public SourceTask {
 /// Sends such a copy to one consumer, once it is made.
 class HostCopyStream final : public ServerStream {
  public:
-  HostCopyStream(std::shared_ptr<HostCopy> copy, const std::shared_ptr<ConnectionWaker>& waker, const WayAnswer& way)
-      : ServerStream(way), copy_(std::move(copy)) {
+  /// Prepares a copy for its consumer. Returns the way that it goes, which may be another one than was planned. May
+  /// throw.
+  using Prepare = std::function<WayAnswer(const PublishedTable& copy)>;
+
+  /// `way`: the way that is planned. `prepare` is called once, when the copy is made.
+  HostCopyStream(std::shared_ptr<HostCopy> copy, const std::shared_ptr<ConnectionWaker>& waker, const WayAnswer& way,
+                 Prepare prepare)
+      : ServerStream(way), copy_(std::move(copy)), prepare_(std::move(prepare)) {
     copy_->add_waker(waker);
   }
 
@@ -67,6 +74,7 @@ class HostCopyStream final : public ServerStream {
 
  private:
   std::shared_ptr<HostCopy> copy_;  // until it is made
+  const Prepare prepare_;
   std::unique_ptr<TableStream> stream_;
 };
 

@@ -273,6 +273,8 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
         continue;
       }
       if (state != ServerStream::State::kReady) break;
+      stats_.way = under_way_->source->way().way;
+      stats_.why = under_way_->source->way().why;
       prefix_ = sender_->next_message();
       has_current_ = true;
       metadata_sent_ = false;

@@ -43,7 +43,8 @@ class ServerStream {
   virtual ~ServerStream() = default;
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
-  /// How its bodies go, except those that Outgoing::by_value says go as messages.
+  /// How its bodies go, except those that Outgoing::by_value says go as messages. Final once peek() has returned
+  /// kReady.
   const WayAnswer& way() const noexcept { return way_; }
 
   enum class State : std::uint8_t {
@@ -71,8 +72,11 @@ class ServerStream {
   /// region, or a different one.
   virtual void take_dropped(std::vector<std::uint32_t>*) {}
 
+ protected:
+  void set_way(const WayAnswer& way) noexcept { way_ = way; }
+
  private:
-  const WayAnswer way_;
+  WayAnswer way_;
 };
 
 /// Sends a published table to one consumer, at this consumer's speed.
