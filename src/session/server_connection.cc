@@ -301,8 +301,10 @@ std::uint64_t ServerConnection::cost_of_current() const noexcept {
 
 void ServerConnection::check_size() const {
   if (!current_.by_value) return;
+  // On the host, padding has parts of its own. On a device the transport adds it.
+  const std::uint64_t alignment = current_.device == device::Device{} ? 1 : 64;
   std::uint64_t size = 0;
-  for (const ByteSpan part : current_.parts) size += align_up(part.size(), 64);  // with its padding
+  for (const ByteSpan part : current_.parts) size += align_up(part.size(), alignment);
   if (size <= connection_->max_body()) return;
   throw LeaseLimitError("a batch of " + shown(stats_.name) + " has " + std::to_string(size) +
                         " bytes and must be sent by value, but the consumer accepts only " +

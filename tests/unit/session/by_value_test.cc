@@ -11,6 +11,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "dissociated/uri.h"
+#include "session/observe.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "transport/memory.h"
@@ -142,6 +143,31 @@ TEST_F(ByValueTest, ABatchOverWhatTheConsumerTakesIsNamed) {
   } catch (const LeaseLimitError& error) {
     EXPECT_THAT(error.what(), HasSubstr("max_body"));
   }
+}
+
+TEST_F(ByValueTest, ABatchOfExactlyWhatTheConsumerTakesIsSent) {
+  const auto get = [&](std::uint64_t max_body) {
+    ServerOptions options = server_options();
+    auto narrow = std::make_shared<transport::TransportRegistry>();
+    narrow->add(transport::make_memory_transport({.max_body = max_body, .ways = transport::Way::kMessage}));
+    options.transports = transports_ = narrow;
+    Server server(options);
+    // Its buffers are no multiple of 64 bytes: there is padding between them.
+    server.publish("numbers", Source::factory([] { return number_stream(1, 1001); }));
+    Client client(server.uri(), client_options());
+    std::uint64_t size = 0;
+    GetOptions observed;
+    observed.on_message = [&](const WireEvent& event) {
+      if (event.tagged && event.direction == Direction::kReceived) size = event.bytes.size();
+    };
+    const auto reader = client.get("numbers", observed);
+    expect_numbers(*reader, 1, 1001);
+    return size;
+  };
+  const std::uint64_t size = get(1 << 20);
+  ASSERT_GT(size, 0u);
+  EXPECT_EQ(get(size), size);
+  EXPECT_THROW(get(size - 1), LeaseLimitError);
 }
 
 TEST_F(ByValueTest, ErrorsArriveWithTheirWords) {
