@@ -90,7 +90,7 @@ struct FileReader::Impl {
     // The copied bytes may be partly those of the old file and partly those of a new one.
     if (owner != file.owner && file.check_unchanged) file.check_unchanged();
     array::RecordBatch batch =
-        assemble(schema, header, std::move(views), dictionaries.for_schema(*schema), std::move(owner));
+        assemble(schema, header, std::exchange(views, {}), dictionaries.for_schema(*schema), std::move(owner));
     try {
       if (validation == array::Validation::kFull) {
         // Its dictionaries were checked when they were read.

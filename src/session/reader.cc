@@ -490,6 +490,8 @@ inline bool Reader::Impl::view_remote(std::uint64_t total, BatchLease* lease, st
         here = reinterpret_cast<std::uintptr_t>(in->here);
         *mapped = *mapped && in->mapped != nullptr;
       }
+      // Of memory that must be read, `here` is 0: no pointer could be moved.
+      // NOLINTNEXTLINE(performance-no-int-to-ptr)
       *view = {reinterpret_cast<const void*>(here + (address - base)), static_cast<std::int64_t>(length)};
       *to = address;
       to += address != 0;
