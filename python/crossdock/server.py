@@ -205,6 +205,7 @@ class Server:
         mode: Mode = "auto",
         stable: Stability | None = None,
         replace: bool = False,
+        times: int | None = None,
     ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
@@ -220,6 +221,8 @@ class Server:
             either the old source or the new one; there is no moment without a source. Streams under way continue with
             the old one. If this raises, the old one stays. A client with two connections asks on each of them, and may
             get both sources: use another name for such clients.
+        times: for a table or a file that a known number of consumers is to get: once it was requested so often, the
+            name is withdrawn, and the memory is freed with the last batch. None: it stays.
         """
         checked_name(name)
         if not isinstance(replace, bool):
@@ -229,13 +232,16 @@ class Server:
             _checked_stability(stable)
             if kind != "file":
                 raise InvalidArgumentError(f"stable is for paths; this source is a {kind}")
+        uses = 0 if times is None else count(times, "times", "requests")
+        if uses and kind not in ("file", "table"):
+            raise InvalidArgumentError(f"times is for tables and files; this source is a {kind}")
         if kind == "file":
             path = _encoded(source)  # type: ignore[arg-type]
-            self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace)
+            self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace, uses)
         elif kind == "callable":
             self._native.publish_callable(name, source, replace)
         elif kind == "table":
-            self._native.publish_table(name, source, replace)
+            self._native.publish_table(name, source, replace, uses)
         else:
             self._native.publish_live(name, source, replace)
 

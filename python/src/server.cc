@@ -68,11 +68,11 @@ class PyServer {
   }
   bool closed() const noexcept { return closed_.load(); }
 
-  void publish_table(const std::string& name, nb::handle producer, bool replace) {
+  void publish_table(const std::string& name, nb::handle producer, bool replace, std::uint64_t times) {
     auto stream = open_producer(producer);
     blocking([&](const transport::InterruptHook& hook) {
       server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)),
-                       {.replace = replace, .wait = wait_for_event});
+                       {.replace = replace, .times = times, .wait = wait_for_event});
     });
   }
   void publish_live(const std::string& name, nb::handle producer, bool replace) {
@@ -81,11 +81,11 @@ class PyServer {
   void publish_callable(const std::string& name, nb::handle callable, bool replace) {
     publish(name, session::Source::factory(factory_of(callable)), replace);
   }
-  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot, bool replace) {
+  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot, bool replace, std::uint64_t times) {
     publish(name,
             session::Source::file(std::string(path.c_str(), path.size()),
                                   snapshot ? session::Stability::kSnapshot : session::Stability::kTrust),
-            replace);
+            replace, times);
   }
 
   void withdraw(const std::string& name) {
@@ -152,8 +152,10 @@ class PyServer {
   }
 
  private:
-  void publish(const std::string& name, session::Source source, bool replace) {
-    blocking([&](const transport::InterruptHook&) { server_->publish(name, std::move(source), {.replace = replace}); });
+  void publish(const std::string& name, session::Source source, bool replace, std::uint64_t times = 0) {
+    blocking([&](const transport::InterruptHook&) {
+      server_->publish(name, std::move(source), {.replace = replace, .times = times});
+    });
   }
 
   std::shared_ptr<session::Server> server_;
@@ -217,10 +219,10 @@ void bind_server(nb::module_& module) {
       .def_prop_ro("locations", &PyServer::locations)
       .def("location", &PyServer::location, "name"_a)
       .def_prop_ro("closed", &PyServer::closed)
-      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a)
+      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a, "times"_a)
       .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)
       .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a, "replace"_a)
-      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a)
+      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a, "times"_a)
       .def("withdraw", &PyServer::withdraw, "name"_a)
       .def("stats", &PyServer::stats)
       .def("close", &PyServer::close);

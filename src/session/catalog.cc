@@ -120,6 +120,9 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
                                                        const PublishOptions& options) {
   check_name(name);
+  if (options.times != 0 && source.kind() != Source::Kind::kTable && source.kind() != Source::Kind::kFile) {
+    throw InvalidArgumentError("a live stream is for one consumer, and a callable for any number: leave `times` out");
+  }
   const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
   if ((from_stream && !source.stream_) || (source.kind() == Source::Kind::kFactory && !source.make_)) {
     throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
@@ -159,6 +162,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
       break;
   }
   if (item->table) {
+    item->times = options.times;
     item->kind = item->table->kind;
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
@@ -184,10 +188,16 @@ void Catalog::withdraw(const std::string& name) {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
-  item = std::move(found->second);
-  items_.erase(found);
+  item = remove(found);
+}
+
+// Takes an item out of the catalog. Call it with the lock held, and drop the result without it.
+std::shared_ptr<Catalog::Item> Catalog::remove(Items::iterator which) {
+  std::shared_ptr<Item> item = std::move(which->second);
+  items_.erase(which);
   forget_listings();
   ++changes_;
+  return item;
 }
 
 void Catalog::close() {
@@ -221,6 +231,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
   if (ticket.empty()) return open_listing(asking);
+  std::shared_ptr<Item> withdrawn;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(ticket);
@@ -228,9 +239,10 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   Item& item = *found->second;
   const Choice choice = choose(found->first, item, asking);
   if (choice.table) {
-    ++item.consumers;
-    if (choice.host_copy) return open_host_copy(&item, asking, choice.way, waker);
-    return open_table(choice.table, asking, choice.way);
+    auto stream = choice.host_copy ? open_host_copy(&item, asking, choice.way, waker)
+                                   : open_table(choice.table, asking, choice.way);
+    if (++item.consumers == item.times) withdrawn = remove(found);
+    return stream;
   }
   if (item.consumed) {
     throw ConsumedError("\"" + found->first +

@@ -77,7 +77,10 @@ class Catalog {
     bool one_shot = false;
     bool consumed = false;
     std::uint64_t consumers = 0;
+    std::uint64_t times = 0;  // PublishOptions::times
   };
+
+  using Items = std::map<std::string, std::shared_ptr<Item>, std::less<>>;
 
   /// How the bodies of one source go to one consumer; no way if they can't.
   struct Answer {
@@ -100,6 +103,7 @@ class Catalog {
                                             const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
+  std::shared_ptr<Item> remove(Items::iterator which);
   void forget_listings() noexcept;
   [[noreturn]] void throw_not_found(std::string_view name) const;
 
@@ -109,8 +113,8 @@ class Catalog {
   const std::shared_ptr<SourcePool> sources_;
   Consumers consumers_;  // used by the I/O thread only
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Item>, std::less<>> items_;
-  decltype(items_) closed_items_;  // published when the server was closed; wait_for_sources() waits for them
+  Items items_;
+  Items closed_items_;  // published when the server was closed; wait_for_sources() waits for them
   // Shared by all requests until a name changes. Few: consumers of one transport get the same answers.
   std::vector<Listing> listings_;
   std::shared_ptr<const PublishedTable> last_listing_;  // kept for the next request

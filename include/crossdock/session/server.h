@@ -91,6 +91,10 @@ struct ServerStats {
 struct PublishOptions {
   /// Replaces the source that is published under this name, if there is one, in one atomic step.
   bool replace = false;
+  /// For a table or a file that a known number of consumers is to get: withdraws the name by itself once so many
+  /// streams of it have begun, so that its memory is freed with the last of them. Each connection of a client with two
+  /// counts. 0: it stays.
+  std::uint64_t times = 0;
   /// Waits for devices while a table is read. By default blocks in the driver; live sources always do.
   exchange::WaitFunction wait = exchange::wait_in_driver;
 };

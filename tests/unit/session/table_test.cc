@@ -388,6 +388,21 @@ TEST_F(TableTest, MoreRegionsThanATableCanNameAreCopied) {
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
+TEST_F(TableTest, ANameForANumberOfConsumersIsWithdrawnAfterThem) {
+  Server server;
+  server.publish("twice", Source::table(number_stream(2, 10)), {.times = 2});
+  Client client(server.uri());
+  EXPECT_EQ(client.list().size(), 1u);
+  EXPECT_EQ(count_rows(*client.get("twice")), 20);
+  const auto second = client.get("twice");
+  EXPECT_THROW(client.get("twice"), NotFoundError);
+  EXPECT_TRUE(client.list().empty());
+  EXPECT_EQ(count_rows(*second), 20) << "its stream goes on";
+  EXPECT_NO_THROW(server.publish("twice", Source::table(number_stream(1, 1)), {.times = 1}));
+  EXPECT_THROW(server.publish("live", Source::factory([] { return number_stream(1, 1); }), {.times = 1}),
+               InvalidArgumentError);
+}
+
 TEST_F(TableTest, UrisAreChecked) {
   EXPECT_THROW(Client("nonsense"), UriError);
   EXPECT_THROW(Client("carrier://host:1"), SchemeError);
