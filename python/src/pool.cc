@@ -6,6 +6,7 @@
 #include "crossdock/device/pool.h"
 #include "crossdock/session/runtime.h"
 #include "deferred.h"
+#include "device/private_memory.h"
 #include "gil.h"
 #include "numpy_allocator.h"
 
@@ -62,6 +63,18 @@ class PyPool {
   std::shared_ptr<Pool> pool_;
 };
 
+/// Returns whether publishing these bytes copies nothing: they are in a pool, or were received, and nobody has written to
+/// them since they were lent or received. The caller keeps them.
+bool needs_no_copy(std::uintptr_t address, std::uint64_t size) {
+  const GilRelease release;
+  // An address from Python. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  const auto* const pointer = reinterpret_cast<const void*>(address);
+  if (const auto pool = session::Runtime::default_runtime()->find_pool(pointer, size)) {
+    return pool->lend(pointer, size).has_value();
+  }
+  return device::received_memory(pointer, size).has_value();
+}
+
 }  // namespace
 
 void bind_pool(nb::module_& module) {
@@ -79,6 +92,7 @@ void bind_pool(nb::module_& module) {
       .def("trim", &PyPool::trim, "keep"_a)
       .def("install_numpy", &PyPool::install_numpy, "api"_a, "threshold"_a);
   module.def("uninstall_numpy", numpy_allocator::uninstall);
+  module.def("needs_no_copy", needs_no_copy, "address"_a, "nbytes"_a);
 }
 
 }  // namespace crossdock::python
