@@ -11,6 +11,7 @@
 #include "crossdock/core/error.h"
 #include "device/release_order.h"
 #include "gil.h"
+#include "interrupt.h"
 #include "text.h"
 
 namespace crossdock::python {
@@ -63,10 +64,11 @@ bool reschedule_interrupt() noexcept {
   if (PyErr_ExceptionMatches(PyExc_Exception) != 0) return false;
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), type);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
   Py_XDECREF(type);
-  Py_XDECREF(value);
   Py_XDECREF(traceback);
+  raise_later(value);
   return true;
 }
 

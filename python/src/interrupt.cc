@@ -9,6 +9,13 @@ namespace {
 // Python runs signal handlers only on its main thread, which is the main thread of the process.
 bool on_main_thread() noexcept { return syscall(SYS_gettid) == getpid(); }
 
+int raise_now(void* exception) {
+  auto* const value = static_cast<PyObject*>(exception);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value)), value);
+  Py_DECREF(value);
+  return -1;
+}
+
 }  // namespace
 
 Interrupt::~Interrupt() {
@@ -49,10 +56,15 @@ bool Interrupt::raise_here() noexcept {
 void Interrupt::raise_later() noexcept {
   if (raised_ == nullptr || interpreter_ending()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
-  // This function can only raise a class. That suffices for the important case, KeyboardInterrupt.
-  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), reinterpret_cast<PyObject*>(Py_TYPE(raised_)));
-  Py_CLEAR(raised_);
+  python::raise_later(std::exchange(raised_, nullptr));
   PyGILState_Release(state);
+}
+
+void raise_later(PyObject* exception) noexcept {
+  // Only the main thread runs pending calls. Their error is raised as it is.
+  if (on_main_thread() && Py_AddPendingCall(&raise_now, exception) == 0) return;
+  PyThreadState_SetAsyncExc(PyThread_get_thread_ident(), reinterpret_cast<PyObject*>(Py_TYPE(exception)));
+  Py_DECREF(exception);
 }
 
 }  // namespace crossdock::python

@@ -35,13 +35,17 @@ class Interrupt {
   /// the GIL.
   bool raise_here() noexcept;
   /// Raises the exception later, when the main thread runs Python code again. For C streams, which have no Python
-  /// caller to raise to. Only the class of the exception is kept.
+  /// caller to raise to.
   void raise_later() noexcept;
 
  private:
   PyObject* raised_ = nullptr;  // The exception, normalised. Null if there is none.
   std::atomic<bool> cancelled_{false};
 };
+
+/// Raises `exception`, which it takes over, when this thread runs Python code again. On another thread than the main
+/// thread, or if the interpreter's list of pending calls is full, only its class is kept. Needs the GIL.
+void raise_later(PyObject* exception) noexcept;
 
 /// Runs `call(hook)` with the GIL released. Ctrl-C stops the call, if it polls the hook, and so does
 /// `interrupt.cancel()` on any thread. Needs the GIL. Runs deferred tasks before and after the call. Throws

@@ -126,6 +126,71 @@ finally:
     process.finish()
 
 
+# What a handler raises, and what Python has to catch it with.
+RAISED = {
+    "SystemExit(3)": "type(error) is SystemExit and error.code == 3",
+    'KeyError("k")': 'type(error) is KeyError and error.args == ("k",)',
+    "Odd(1, b=2)": "type(error) is Odd and (error.a, error.b) == (1, 2)",
+}
+ODD = """
+import signal
+class Odd(Exception):
+    def __init__(self, a, *, b):
+        super().__init__(f"odd {a}")
+        self.a, self.b = a, b
+raised = []
+"""
+
+
+@pytest.mark.parametrize("exception", RAISED)
+def test_what_a_handler_raises_while_pyarrow_waits_is_raised_as_it_is(script, exception):
+    process = script(
+        PRELUDE
+        + ODD
+        + f"""
+def handler(number, frame):
+    raised.append({exception})
+    raise raised[0]
+signal.signal(signal.SIGUSR1, handler)
+try:
+    try:
+        pa.RecordBatchReader.from_stream(client.get("later")).read_all()
+    except OSError as problem:
+        assert "InterruptedError" in str(problem), problem
+except BaseException as error:
+    assert {RAISED[exception]}, repr(error)
+    assert error is raised[0]
+    assert isinstance(error.__context__, OSError)
+    say("raised")
+finally:
+    go_on.set()
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGUSR1)
+    assert process.read_line() == "raised"
+    process.finish()
+
+
+def test_a_handler_that_exits_while_pyarrow_waits_decides_the_exit_status(script):
+    process = script(
+        PRELUDE
+        + """
+import signal, sys
+signal.signal(signal.SIGUSR1, lambda number, frame: sys.exit(3))
+reader = pa.RecordBatchReader.from_stream(client.get("later"))
+try:
+    with client:
+        reader.read_all()
+finally:
+    go_on.set()
+"""
+    )
+    assert process.read_line() == "waiting"
+    process.send(signal.SIGUSR1)
+    process.finish(expect=3)
+
+
 def test_ctrl_c_while_a_table_is_read_for_publishing(script):
     process = script(
         PRELUDE
