@@ -38,7 +38,8 @@ class Client:
     way: how the bodies of batches arrive: "map" (the server's memory itself), "message" (the bytes are sent, into
         memory of this process) or "read" (this process reads what it wants of the server's memory). None: the best way
         that both ends have. A way that the transport lacks raises `UnsupportedError`, as does `get()` for a stream that
-        can't be sent so.
+        can't be sent so. With `data` it is the way of that connection alone. With "map" a live stream waits while this
+        process keeps batches up to the server's `lease_limit`: nothing is sent by value instead.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
         rejected (`HandshakeError`), and over ucx and fabric, which have none, it is an `InvalidArgumentError`. False:
@@ -85,7 +86,8 @@ class Client:
         return self._closed
 
     def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogEntry]:
-        """Returns the server's catalog: name, schema, rows, bytes and device of each table.
+        """Returns the server's catalog: name, schema, rows, bytes and device of each table, and the way by which its
+        bodies would come (`way` and `why`, which are None of a client with two connections).
 
         max_entries, max_bytes: the most entries, and the most memory for their names and schemas, to accept from the
             server. A larger catalog raises `ResourceError`. Text in it that isn't UTF-8 raises `InvalidDataError`,

@@ -255,8 +255,8 @@ class Server:
 
         "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
         bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier (what
-        moves the bytes, as "shm"), way (how the bodies of its stream go: "map", "read" or "message"; None before the
-        first) and why (the reason for that way). The counts
+        moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or "message";
+        None before the first, and of a connection without bodies) and why (the reason for that way). The counts
         "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()

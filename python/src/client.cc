@@ -105,8 +105,8 @@ void bind_client(nb::module_& module) {
           [](const CatalogEntry& self) {
             return self.way ? std::optional(std::string(transport::way_name(*self.way))) : std::nullopt;
           },
-          "How bodies come to get() without options: \"map\", \"read\" or \"message\"; None if they can't, or the "
-          "server doesn't say.")
+          "How bodies come to get() without options: \"map\", \"read\" or \"message\"; None if they can't, the server "
+          "doesn't say, or the client has two connections.")
       .def_prop_ro(
           "why", [](const CatalogEntry& self) { return text_or_none(self.why); },
           "The server's reason; None if it doesn't say.")

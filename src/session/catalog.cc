@@ -33,7 +33,7 @@ transport::Ways ways_of(const PublishedTable& table, const transport::Connection
 WayAnswer way_of(const transport::Connection& asking, const PublishedTable* table, bool host_copy = false,
                  bool not_read = false) {
   const transport::Agreement& peer = asking.agreement();
-  if (peer.role == ChannelRole::kMetadata) return {transport::Way::kMap, "this connection carries no bodies"};
+  if (peer.role == ChannelRole::kMetadata) return {transport::Way::kMap, ""};
   WayQuestion question{.agreed = peer.ways,
                        .of_regions = peer.ways,
                        .host_copy = host_copy,

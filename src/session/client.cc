@@ -52,8 +52,10 @@ Client::Client(const std::string& uri, ClientOptions options, const transport::I
 Client::Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options,
                const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
-  auto metadata = make_pool(metadata_uri, ChannelRole::kMetadata, options);
   auto data = make_pool(data_uri, ChannelRole::kData, options);
+  // The way is that of bodies. The other connections carry none, but for the catalog's.
+  options.way.reset();
+  auto metadata = make_pool(metadata_uri, ChannelRole::kMetadata, options);
   try_out(*metadata, interrupted);
   try_out(*data, interrupted);
   // The catalog is read over a single connection.

@@ -17,7 +17,7 @@ struct WayQuestion {
 };
 struct WayAnswer {
   transport::Way way = transport::Way::kMessage;
-  const char* why = "";  ///< For people: a literal.
+  const char* why = "";  ///< For people: a literal. Empty: the connection carries no bodies.
 };
 /// Chooses how the bodies of a stream go. Pure. Throws UnsupportedError, which says what each end can do, if they can
 /// go by no way that the consumer accepts.

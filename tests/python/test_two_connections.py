@@ -31,6 +31,22 @@ def test_of_two_servers():
         assert bodies == 1
 
 
+def test_the_way_is_that_of_the_bodies_alone():
+    """The server of the metadata needn't have it, and no way is said of its connection."""
+    with xd.serve({"t": TABLE}, ["shm:", "tcp:"]) as server:
+        shm, tcp = server.uris
+        for metadata, data, way in ((tcp, shm, "map"), (shm, tcp, "message")):
+            with xd.connect(metadata=metadata, data=data, way=way) as client, client.get("t") as reader:
+                batch = next(iter(reader))
+                ways = [(one["way"], bool(one["why"])) for one in server.stats()["consumers"]]
+                assert sorted(ways, key=str) == sorted([(None, False), (way, True)], key=str)
+                assert {(entry.way, entry.why) for entry in client.list()} == {(None, None)}
+                assert pa.record_batch(batch).num_rows == 1000
+                del batch
+            with pytest.raises(xd.UnsupportedError, match=r"it wants \(read\)"):
+                xd.connect(metadata=metadata, data=data, way="read")
+
+
 def test_live_streams_need_one_connection():
     with (
         xd.serve({"live": lambda: TABLE.to_reader()}) as server,

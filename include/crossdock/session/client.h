@@ -19,7 +19,7 @@ namespace crossdock::session {
 
 struct ClientOptions {
   /// Forces how bodies of batches arrive. Absent: the best way that both ends have. get() throws UnsupportedError if a
-  /// stream can't be sent so.
+  /// stream can't be sent so. Of two connections it applies to the one for bodies alone.
   std::optional<transport::Way> way{};
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().

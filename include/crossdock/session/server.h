@@ -75,8 +75,9 @@ struct ConsumerStats {
   std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
   std::uint64_t bytes_by_value = 0;   ///< The part of `bytes` that was sent by value.
   std::string carrier;                ///< What moves the bytes, as in "shm" or "tcp".
-  /// How the bodies of the stream that it reads go, and why; without meaning between streams. A batch of a live stream
-  /// that finds no room within the lease limit is sent by value in any case.
+  /// How the bodies of the stream that it reads go, and why; without meaning between streams. `why` is empty of a
+  /// connection that carries no bodies, and `way` then without meaning. Both are those that the stream began with: a
+  /// batch of a live stream that finds no room within the lease limit is sent by value in any case.
   transport::Way way = transport::Way::kMessage;
   std::string why;
 };
