@@ -38,6 +38,7 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
                        .of_regions = peer.ways,
                        .host_copy = host_copy,
                        .live = table == nullptr,
+                       .tcp = peer.carrier == "tcp",
                        .one_sided = peer.one_sided,
                        .wants_parts = peer.wants_parts,
                        .prefers_reads = peer.prefers_reads};

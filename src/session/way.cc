@@ -16,7 +16,7 @@ WayAnswer choose_way(const WayQuestion& question) {
   if (possible.has(Way::kMap)) return {Way::kMap, "the consumer maps the server's memory"};
   if (possible.has(Way::kRead)) {
     if (question.wants_parts) return {Way::kRead, "the consumer wants some columns, and reads only those"};
-    if (question.one_sided) return {Way::kRead, "the network's hardware reads the server's memory"};
+    if (question.one_sided) return {Way::kRead, "the provider serves reads without the server's calls"};
     if (question.prefers_reads) return {Way::kRead, "the consumer asked for reads by the URI that it used"};
     if (!possible.has(Way::kMessage)) return {Way::kRead, "the consumer accepts reads alone"};
   }
@@ -25,6 +25,7 @@ WayAnswer choose_way(const WayQuestion& question) {
     if (question.on_device) {
       return {Way::kMessage, "the transport sends straight from the memory of the source's device"};
     }
+    if (question.tcp) return {Way::kMessage, "tcp has messages alone"};
     if (question.agreed == Way::kMessage) return {Way::kMessage, "the two ends agreed on messages alone"};
     if (question.live) return {Way::kMessage, "the memory of a live stream isn't registered for reads"};
     if (possible.has(Way::kRead)) return {Way::kMessage, "a message costs less than reads of whole bodies"};

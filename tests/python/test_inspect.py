@@ -476,7 +476,7 @@ def test_bodies_by_value() -> None:
         # Nothing was lent, so nothing is freed.
         assert lines[4:] == ["<- untagged  type 0  number 2  End of Stream"]
         out, _ = inspect(server.uri, "flights", "--buffers")
-        assert "\nbodies: message: the two ends agreed on messages alone" in out
+        assert "\nbodies: message: tcp has messages alone" in out
         assert re.search(r"^batch 0 .* number 1, body by value$", out, re.MULTILINE), out
         _, batch, end = lines_json(server.uri, "flights", "--buffers")
         assert (batch["body"], batch["regions"]) == ("bytes", [])

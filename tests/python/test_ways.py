@@ -35,7 +35,7 @@ def stopping(batches: list[pa.RecordBatch], server: xd.Server, name: str, seen: 
         ("shm:", None, ("map", "shm", "maps the server's memory")),
         ("shm:", "map", ("map", "shm", "maps the server's memory")),
         ("shm:", "message", ("message", "shm", "agreed on messages alone")),
-        ("tcp:", None, ("message", "tcp", "agreed on messages alone")),
+        ("tcp:", None, ("message", "tcp", "tcp has messages alone")),
     ],
 )
 def test_the_way_of_a_stream(address, way, expected):

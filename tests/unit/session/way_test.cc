@@ -24,7 +24,7 @@ TEST(Way, IsChosenInThisOrder) {
       {{.agreed = kAll, .of_regions = kAll}, Way::kMap, "maps"},
       {{.agreed = kAll, .of_regions = kAll, .one_sided = true, .wants_parts = true}, Way::kMap, "maps"},
       {{.agreed = kAll, .of_regions = kReadOrMessage}, Way::kMessage, "costs less"},
-      {{.agreed = kAll, .of_regions = kReadOrMessage, .one_sided = true}, Way::kRead, "hardware"},
+      {{.agreed = kAll, .of_regions = kReadOrMessage, .one_sided = true}, Way::kRead, "without the server's calls"},
       {{.agreed = kAll, .of_regions = kReadOrMessage, .wants_parts = true}, Way::kRead, "only those"},
       {{.agreed = kReadOrMessage, .of_regions = kReadOrMessage, .prefers_reads = true}, Way::kRead, "by the URI"},
       {{.agreed = kReadOrMessage, .of_regions = Way::kMessage, .prefers_reads = true}, Way::kMessage, "can't take"},
@@ -38,7 +38,9 @@ TEST(Way, IsChosenInThisOrder) {
       {{.agreed = kAll, .live = true}, Way::kMap, "maps"},
       {{.agreed = kMapOrMessage, .live = true}, Way::kMap, "maps"},
       {{.agreed = kReadOrMessage, .live = true, .one_sided = true}, Way::kMessage, "isn't registered"},
-      {{.agreed = Way::kMessage, .live = true}, Way::kMessage, "messages alone"},
+      {{.agreed = Way::kMessage, .live = true}, Way::kMessage, "agreed on messages alone"},
+      {{.agreed = Way::kMessage, .of_regions = kAll, .tcp = true}, Way::kMessage, "tcp has messages alone"},
+      {{.agreed = Way::kMessage, .live = true, .tcp = true}, Way::kMessage, "tcp has messages alone"},
   };
   for (const Row& row : rows) {
     const WayAnswer answer = choose_way(row.question);
