@@ -814,8 +814,14 @@ def devices(
                 print(wrapped(shown(text), terminal_width()))
         for network in networks:
             provider = f"{network['provider']} of " if "provider" in network else ""
-            found = f"{provider}{network['library']}, version {network['version']}"
-            text = found if network["found"] else f"not found: {'; '.join(network['tried'])}"
+            library = f"{network['library']}, version {network['version']}"
+            why = "; ".join(one.removeprefix(f"{network['transport']}: ") for one in network["tried"])
+            if network["found"]:
+                text = provider + library
+            elif network["library"]:
+                text = f"{library}, can't be used: {why}"
+            else:
+                text = f"not found: {why}"
             print(wrapped(shown(f"{network['transport']}: {text}"), terminal_width()))
 
 

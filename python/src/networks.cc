@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "crossdock/core/error.h"
 #include "gil.h"
 #include "module.h"
 #include "text.h"
@@ -40,7 +41,14 @@ nb::list networks(const std::optional<std::string>& fabric_provider, std::vector
   transport::FabricReport fabric;
   without_gil([&] {
     ucx = transport::find_ucx({.libraries = std::move(ucx_libraries)});
-    fabric = transport::find_fabric(fabric_options);
+    try {
+      fabric = transport::find_fabric(fabric_options);
+    } catch (const InvalidArgumentError& error) {  // a provider that can't be used
+      fabric = transport::find_fabric();
+      fabric.found = false;
+      fabric.provider = fabric_options.provider;
+      fabric.tried.emplace_back(error.what());
+    }
   });
   nb::list shown;
   shown.append(show("ucx", ucx));

@@ -95,6 +95,22 @@ def test_a_network_whose_library_is_missing(tmp_path, transport):
         pytest.skip(f"this build has no {transport}")
 
 
+@pytest.mark.parametrize("provider", ["shm", "net", "nobody"])
+def test_a_provider_that_cant_be_used_is_said_on_its_line(provider):
+    networks = {one["transport"]: one for one in json.loads(run("--json"))["networks"]}
+    if not networks["fabric"]["found"]:
+        pytest.skip("; ".join(networks["fabric"]["tried"]))
+    *others, last = run(CROSSDOCK_FABRIC_PROVIDER=provider).splitlines()
+    assert [line.split()[0] for line in others[:2]] == ["driver", "host"]
+    assert others[-1].startswith("ucx: ")
+    beginning = f"fabric: {networks['fabric']['library']}, version {networks['fabric']['version']}, can't be used: "
+    assert last.startswith(beginning)
+    assert f'"{provider}"' in last
+    assert not last.removeprefix(beginning).startswith("fabric:")
+    (_, told) = json.loads(run("--json", CROSSDOCK_FABRIC_PROVIDER=provider))["networks"]
+    assert (told["found"], told["provider"]) == (False, provider)
+
+
 def test_everything_else_works_without_networks(tmp_path):
     """Where neither library of a network is there: tables of the host and of a device cross over shm and tcp."""
     script = """
