@@ -88,10 +88,15 @@ def transports(
     )
 
 
+def scheme_of(uri: str) -> str:
+    """Returns what is before the first colon, in lower case."""
+    return uri.partition(":")[0].lower()
+
+
 def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None) -> None:
     """Raises InvalidArgumentError if an option is for other transports than these: checksums, if one needs them and has
     none; remote reads, if none is ucx."""
-    schemes = [uri.partition(":")[0].lower() for uri in uris]
+    schemes = [scheme_of(uri) for uri in uris]
     for scheme in schemes:
         if checksum and scheme in ("ucx", "fabric"):
             raise InvalidArgumentError(

@@ -156,9 +156,19 @@ def _pyarrow_for(path: Path, doing: str) -> Any:
     return pyarrow
 
 
-def _token() -> str | None:
-    """Returns the token of the environment. It isn't an option, because other users can see command lines."""
-    return os.environ.get("CROSSDOCK_TOKEN")  # An empty variable is a mistake, and raises an error later.
+def _is_network(uri: str) -> bool:
+    return _options.scheme_of(uri) in ("tcp", "ucx", "fabric")
+
+
+def _token(uris: Iterable[str]) -> str | None:
+    """Returns the token of the environment if one of the URIs is for a network. It isn't an option, because other users
+    can see command lines. The variable is set for all commands, and must not be an error where no URI needs it."""
+    if not any(_is_network(uri) for uri in uris):
+        return None
+    token = os.environ.get("CROSSDOCK_TOKEN")
+    if token == "":
+        raise xd.InvalidArgumentError("CROSSDOCK_TOKEN is empty: set it, or unset it")
+    return token
 
 
 def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
@@ -171,7 +181,7 @@ def _connect(
     uri: str, timeout: float, checksum: bool | None = None, remote_reads: Literal["trusted"] | None = None
 ) -> xd.Client:
     try:
-        return xd.connect(uri, timeout=timeout, token=_token(), checksum=checksum, remote_reads=remote_reads)
+        return xd.connect(uri, timeout=timeout, token=_token([uri]), checksum=checksum, remote_reads=remote_reads)
     except xd.NotFoundError as error:
         # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
         raise xd.ConnectionError(str(error)) from None
@@ -272,11 +282,7 @@ def _server_name(table: str) -> str:
 
 
 def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["trusted"] | None) -> xd.Server:
-    """Starts a server. Passes the token only if a URI is for a network: the variable is set for all commands, and must
-    not be an error here if no URI is for one."""
-    by_token = any(uri.lower().startswith(("tcp:", "ucx:", "fabric:")) for uri in uris)
-    token = _token() if by_token else None
-    return xd.serve(uri=uris, token=token, checksum=checksum, remote_reads=remote_reads)
+    return xd.serve(uri=uris, token=_token(uris), checksum=checksum, remote_reads=remote_reads)
 
 
 def _server_at_a_name(table: str) -> xd.Server:

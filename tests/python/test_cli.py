@@ -339,6 +339,20 @@ def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
     assert "gave a wrong token" in err
 
 
+def test_an_empty_token(no_leftovers, files, monkeypatch):
+    """It is a mistake where a token is asked for. Over shm none is."""
+    monkeypatch.setenv("CROSSDOCK_TOKEN", "")
+    serving = Serving(files / "flights.arrow", "--uri", f"shm:{files}/x.sock")
+    try:
+        for command in (("ls", serving.uri), ("get", serving.uri, "flights"), ("inspect", serving.uri)):
+            crossdock(*command)
+    finally:
+        assert serving.stop()[0] == 0
+    for command in (("serve", files / "flights.arrow", "--uri", "tcp:"), ("ls", "tcp://127.0.0.1:7700")):
+        _, err = crossdock(*command, expect=2)
+        assert err == "InvalidArgumentError: CROSSDOCK_TOKEN is empty: set it, or unset it\n"
+
+
 def test_help_and_version():
     out, _ = crossdock("--version")
     assert out == f"crossdock {xd.__version__}\n"
