@@ -93,16 +93,32 @@ def scheme_of(uri: str) -> str:
     return uri.partition(":")[0].lower()
 
 
-def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None) -> None:
-    """Raises InvalidArgumentError if an option is for other transports than these: checksums, if one needs them and has
-    none; remote reads, if none is ucx."""
+def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, option: str) -> None:
+    """Raises InvalidArgumentError if checksums are demanded of ucx or fabric, which have none, or of shm alone.
+
+    given, option: how the caller writes the demand and the option, as in "checksum=True" and "checksum".
+    """
     schemes = [scheme_of(uri) for uri in uris]
+    if checksum is not True:
+        return
     for scheme in schemes:
-        if checksum and scheme in ("ucx", "fabric"):
+        if scheme in ("ucx", "fabric"):
             raise InvalidArgumentError(
-                f"checksum=True: {scheme} has no checksums, so bytes that the network changed would be given out; use "
-                "tcp, or leave checksum out"
+                f"{given}: {scheme} has no checksums, so bytes that the network changed would be given out; use tcp, "
+                f"or leave {option} out"
             )
+    if schemes and all(scheme == "shm" for scheme in schemes):
+        raise InvalidArgumentError(
+            f"{given} is for tcp: over shm: no network is between the two ends; leave {option} out"
+        )
+
+
+def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None) -> None:
+    """Raises InvalidArgumentError if an option is for other transports than these: checksums, as `check_checksum()`
+    does; remote reads, if none is ucx."""
+    uris = list(uris)
+    check_checksum(uris, checksum, "checksum=True", "checksum")
+    schemes = [scheme_of(uri) for uri in uris]
     if remote_reads is not None and schemes and "ucx" not in schemes:
         raise InvalidArgumentError("remote_reads is for ucx: give a URI ucx://..., or leave remote_reads out")
 

@@ -171,6 +171,10 @@ def _token(uris: Iterable[str]) -> str | None:
     return token
 
 
+def _check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
+    _options.check_checksum(uris, checksum, "--checksum", "--checksum")
+
+
 def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
     if remote_reads not in (None, "trusted"):
         raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")
@@ -180,6 +184,7 @@ def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
 def _connect(
     uri: str, timeout: float, checksum: bool | None = None, remote_reads: Literal["trusted"] | None = None
 ) -> xd.Client:
+    _check_checksum([uri], checksum)
     try:
         return xd.connect(uri, timeout=timeout, token=_token([uri]), checksum=checksum, remote_reads=remote_reads)
     except xd.NotFoundError as error:
@@ -282,11 +287,13 @@ def _server_name(table: str) -> str:
 
 
 def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["trusted"] | None) -> xd.Server:
+    _check_checksum(uris, checksum)
     return xd.serve(uri=uris, token=_token(uris), checksum=checksum, remote_reads=remote_reads)
 
 
-def _server_at_a_name(table: str) -> xd.Server:
+def _server_at_a_name(table: str, checksum: bool | None) -> xd.Server:
     """Starts a server at the table's name, or at that name with the first free number, from 2 on."""
+    _check_checksum(["shm:"], checksum)
     name = _server_name(table)
     for number in range(1, _MOST_NAMES):
         uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
@@ -355,7 +362,7 @@ def serve(
     _on_end(lambda *_: stop.set())
     with (
         _reported(),
-        _server_at(uri, checksum, trusted) if uri else _server_at_a_name(names[0]) as server,
+        _server_at(uri, checksum, trusted) if uri else _server_at_a_name(names[0], checksum) as server,
     ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():

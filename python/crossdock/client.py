@@ -42,9 +42,8 @@ class Client:
         process keeps batches up to the server's `lease_limit`: nothing is sent by value instead.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
-        rejected (`HandshakeError`), and over ucx and fabric, which have none, it is an `InvalidArgumentError`. False:
-        never.
-
+        rejected (`HandshakeError`), and over ucx and fabric, which have none, and over shm, which needs none, it is an
+        `InvalidArgumentError`. False: never.
     remote_reads: "trusted" lets this client read the memory of a ucx server strictly as specified, whose URI has a
         remote_handle. That server, and every process that reaches this one over UCX, can then read and write all memory
         of this process. Servers of Crossdock's never need it.

@@ -86,8 +86,8 @@ class Server:
         token without any other URI raises `InvalidArgumentError`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
-        it is rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, is an `InvalidArgumentError`.
-        False: never.
+        it is rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, or of shm alone, which needs
+        none, is an `InvalidArgumentError`. False: never.
     remote_reads: "trusted" lets clients that follow the Dissociated IPC Protocol strictly, over ucx, read tables from
         this process's memory; see `location()`. Every process that reaches the server's address can then read and
         write all memory of this process, and a client that is killed in the middle of a read can end it. A token is no

@@ -411,6 +411,18 @@ def test_a_reader_that_ends_first_is_exit_code_141():
         assert (get.returncode, err) == (141, b"")
 
 
+@pytest.mark.parametrize("scheme", ["ucx", "fabric", "shm"])
+def test_checksum_where_there_is_none_names_the_option(files, scheme):
+    uri = "shm:nobody" if scheme == "shm" else f"{scheme}://127.0.0.1:7700"
+    commands = [("serve", files / "flights.arrow", "--uri", uri), ("ls", uri), ("get", uri, "t"), ("inspect", uri)]
+    if scheme == "shm":
+        commands.append(("serve", files / "flights.arrow"))
+    for command in commands:
+        _, err = crossdock(*command, "--checksum", expect=2)
+        assert err.startswith("InvalidArgumentError: --checksum")
+        assert err.endswith("leave --checksum out\n")
+
+
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
     try:

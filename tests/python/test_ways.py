@@ -160,5 +160,11 @@ def test_checksums_where_there_are_none(address):
         xd.serve({}, ["tcp:", address], checksum=True)
     with pytest.raises(xd.InvalidArgumentError, match="has no checksums"):
         xd.connect(address, checksum=True)
-    with xd.serve({}, ["shm:", "tcp:"], checksum=True) as server, xd.connect(server.uris[0], checksum=True):
-        pass
+    with pytest.raises(xd.InvalidArgumentError, match=r"checksum=True is for tcp: .* leave checksum out"):
+        xd.serve({}, checksum=True)
+    with xd.serve({}, ["shm:", "tcp:"], checksum=True) as server:
+        shm, tcp = server.uris
+        with pytest.raises(xd.InvalidArgumentError, match="is for tcp"):
+            xd.connect(shm, checksum=True)
+        with xd.connect(metadata=shm, data=tcp, checksum=True), xd.connect(shm, checksum=False):
+            pass
