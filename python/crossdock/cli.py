@@ -175,6 +175,15 @@ def _check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
     _options.check_checksum(uris, checksum, "--checksum", "--checksum")
 
 
+def _refuse_remote_handle(uri: str) -> None:
+    """Refuses a URI with a remote_handle, for commands that have no --remote-reads."""
+    if "remote_handle=" in uri.partition("?")[2]:
+        raise xd.UnsupportedError(
+            "the URI has a remote_handle, which only `crossdock get --remote-reads trusted` takes; of a server of "
+            "Crossdock's, give the URI that `crossdock serve` prints"
+        )
+
+
 def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
     if remote_reads not in (None, "trusted"):
         raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")
@@ -627,6 +636,8 @@ def ls(
         with _reported():
             _list_servers(timeout)
         return
+    with _reported():
+        _refuse_remote_handle(uri)
     with _reported(), _connect(uri, timeout, checksum) as client:
         rows = [
             (
@@ -689,6 +700,8 @@ def inspect(
         raise typer.BadParameter(f"{option} needs the NAME of a table; see `crossdock ls`")
     if wire and buffers:
         raise typer.BadParameter("--wire shows messages, --buffers shows the content of batches: give only one of them")
+    with _reported():
+        _refuse_remote_handle(target)
     with _reported(), _connect(target, timeout, checksum) as client:
         if name is None:
             _inspect.show_catalog(target, client, as_json=as_json)

@@ -423,6 +423,12 @@ def test_checksum_where_there_is_none_names_the_option(files, scheme):
         assert err.endswith("leave --checksum out\n")
 
 
+def test_a_remote_handle_is_for_get():
+    for command in ("ls", "inspect"):
+        _, err = crossdock(command, "ucx://127.0.0.1:7?want_data=7&free_data=9&remote_handle=00", expect=1)
+        assert err.startswith("UnsupportedError: the URI has a remote_handle, which only `crossdock get")
+
+
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
     try:
