@@ -297,7 +297,14 @@ def _server_name(table: str) -> str:
 
 def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["trusted"] | None) -> xd.Server:
     _check_checksum(uris, checksum)
-    return xd.serve(uri=uris, token=_token(uris), checksum=checksum, remote_reads=remote_reads)
+    try:
+        return xd.serve(uri=uris, token=_token(uris), checksum=checksum, remote_reads=remote_reads)
+    except xd.NotFoundError as error:
+        # A host that isn't there, or an address that this machine doesn't have, as of the commands that connect: the
+        # text begins with the scheme. Else it is the folder of a socket.
+        if not _is_network(str(error)):
+            raise
+        raise xd.ConnectionError(str(error)) from None
 
 
 def _server_at_a_name(table: str, checksum: bool | None) -> xd.Server:

@@ -429,6 +429,19 @@ def test_a_remote_handle_is_for_get():
         assert err.startswith("UnsupportedError: the URI has a remote_handle, which only `crossdock get")
 
 
+@pytest.mark.parametrize("scheme", ["tcp", "ucx", "fabric"])
+def test_addresses_that_arent_there_have_one_exit_code(files, scheme):
+    try:
+        xd.serve({}, f"{scheme}://127.0.0.1:0").close()
+    except xd.UnsupportedError as error:
+        pytest.skip(str(error))
+    for host in ("192.0.2.1", "nobody.invalid"):  # an address of no machine, and no host
+        _, err = crossdock("serve", files / "flights.arrow", "--uri", f"{scheme}://{host}:0", expect=4)
+        assert err.startswith("ConnectionError: ")
+    _, err = crossdock("ls", f"{scheme}://nobody.invalid:7700", expect=4)
+    assert err.startswith("ConnectionError: ")
+
+
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
     try:
