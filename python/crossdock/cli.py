@@ -93,8 +93,22 @@ class _MissingPackageError(Exception):
     """An optional package is needed."""
 
 
+def _one_line(text: str) -> str:
+    """Joins the lines of a text. An indented line is an item of a list."""
+    joined = ""
+    for line in text.splitlines():
+        words = " ".join(line.split())
+        if joined and words and joined[-1] not in ".,:;!?":
+            if line[0].isspace():
+                joined += ";"
+            elif words[0].isupper():
+                joined += "."
+        joined += f" {words}" if joined and words else words
+    return joined
+
+
 def _error_line(name: str, error: object) -> None:
-    text = f"{name}: {shown(' '.join(str(error).split()))}"
+    text = f"{name}: {shown(_one_line(str(error)))}"
     print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
 
 

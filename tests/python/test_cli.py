@@ -442,6 +442,15 @@ def test_addresses_that_arent_there_have_one_exit_code(files, scheme):
     assert err.startswith("ConnectionError: ")
 
 
+def test_an_error_of_several_lines_is_one_sentence_after_the_other():
+    text = "no library can be used:\n  a.so: cannot open\n  b.so lacks x\nInstall it, or name it.\nThis is so\nbecause."
+    assert cli._one_line(text) == (
+        "no library can be used: a.so: cannot open; b.so lacks x. Install it, or name it. This is so because."
+    )
+    assert cli._one_line("one   line\n") == "one line"
+    assert cli._one_line("") == ""
+
+
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
     try:
