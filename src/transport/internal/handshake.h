@@ -35,7 +35,7 @@ struct Refused {
 inline constexpr const char* kServerFull =
     "the server has reached its limit of connections (max_connections); try again when other clients have disconnected";
 
-/// Thrown by a step of a handshake: the client is rejected, after `delay`.
+/// Thrown by a step of a handshake: the client is rejected, after `delay`. A delayed rejection isn't logged again.
 struct Rejection : Refused {
   std::chrono::milliseconds delay{0};
 };

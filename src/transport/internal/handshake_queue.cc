@@ -38,7 +38,11 @@ void HandshakeQueue::advance() {
     if (std::exchange(client->news, false)) attempt(*client, [&] { return client->handshake->read(); });
     if (client->state == State::kWaiting && now >= client->deadline) {
       const std::string late = "no handshake arrived within " + std::to_string(timeout_.count()) + " ms";
-      reject(*client->handshake, client->rejection.value_or(Rejection{{Refusal::kMalformed, late}}));
+      if (client->rejection) {
+        send(*client->handshake, *client->rejection);
+      } else {
+        reject(*client->handshake, {Refusal::kMalformed, late});
+      }
       client->state = State::kEnded;
     }
     if (client->state != State::kWaiting) --left;
@@ -138,6 +142,14 @@ void HandshakeQueue::prepare_wait() {
 void HandshakeQueue::reject(PendingHandshake& handshake, const Refused& refused) const noexcept {
   try {
     say(LogLevel::kWarning, handshake.where() + " was rejected: " + refused.reason);
+  } catch (const std::exception&) {
+    return;  // The client sees that the connection is closed.
+  }
+  send(handshake, refused);
+}
+
+void HandshakeQueue::send(PendingHandshake& handshake, const Refused& refused) noexcept {
+  try {
     handshake.send(refused);
   } catch (const std::exception&) {
     // The client sees that the connection is closed.

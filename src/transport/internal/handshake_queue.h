@@ -84,7 +84,10 @@ class HandshakeQueue {
   std::unique_ptr<Connection> complete_oldest(bool reject_all);
   /// Prepares the descriptors of clients to be waited for.
   void prepare_wait();
+  /// Logs that a client is rejected, and tells the client.
   void reject(PendingHandshake& handshake, const Refused& refused) const noexcept;
+  /// Tells a client that it is rejected.
+  static void send(PendingHandshake& handshake, const Refused& refused) noexcept;
 
  private:
   using State = PendingHandshake::State;
