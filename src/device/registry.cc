@@ -83,7 +83,7 @@ std::uint64_t DriverRegistry::devices_version() const noexcept {
   return version;
 }
 
-std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
+std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type, std::string_view otherwise) const {
   for (const Entry& entry : entries_) {
     if (entry.driver != nullptr && entry.driver->handles(type)) return entry.driver;
   }
@@ -97,7 +97,8 @@ std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type) const {
     what += ";";
   }
   if (entries_.empty()) what += " none;";
-  what += " install the missing library, or copy the data to host memory first";
+  what += " install the missing library, or ";
+  what += otherwise;
   throw UnsupportedError(what);
 }
 

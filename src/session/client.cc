@@ -93,7 +93,10 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalog");
   std::shared_ptr<device::Context> device;
   if (options.device && !device::host_reaches(options.device->type)) {
-    device = impl_->pool->options().runtime->drivers()->context(*options.device);
+    const auto& drivers = impl_->pool->options().runtime->drivers();
+    // Throws with the advice that fits here if there is no driver.
+    drivers->for_type(options.device->type, "leave device out, to get the table on the host");
+    device = drivers->context(*options.device);
   }
   const auto pool = [&](const std::shared_ptr<ClientPool>& all) {
     return all == nullptr ? nullptr : all->for_streams(!options.all_columns, device, options.copy_on_write);

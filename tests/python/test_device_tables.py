@@ -108,13 +108,13 @@ def test_a_lost_device_ends_its_own_tables_alone(simulated_devices):
     ):
         _native.sim_configure(devices=1, delay=0.0, memory=None)
         for device in ("sim:1", None):  # to be opened there; a copy on the host
-            with pytest.raises(xd.Error, match="no device ext_dev:1"):
+            with pytest.raises(xd.Error, match=r"no device sim:1 \(ext_dev:1\)"):
                 list(client.get("lost", device=device))
         for name, device in (("kept", "sim:0"), ("kept", None), ("host", None), ("host", "sim:0")):
             (batch,) = client.get(name, device=device)
             assert here(batch).equals(BATCH)
             del batch
-        with pytest.raises(xd.NotFoundError, match="no device ext_dev:1"):
+        with pytest.raises(xd.NotFoundError, match=r"no device sim:1 \(ext_dev:1\)"):
             list(client.get("host", device="sim:1"))
 
 
@@ -569,3 +569,25 @@ def test_copies_are_counted_when_a_c_consumer_reads(simulated_devices):
         table = pa.table(reader)
         assert table.to_batches() == [BATCH] * 3
         assert reader.bytes_copied == pytest.approx(3 * BATCH.nbytes, rel=0.1)
+
+
+def test_what_is_said_of_a_device_that_isnt_there(script, tmp_path):
+    """Of another process, whose driver of CUDA isn't found for certain."""
+    process = script(
+        """
+import os, sys
+os.environ["CROSSDOCK_CUDA_LIBRARY"] = sys.argv[1]
+import pyarrow as pa, crossdock as xd
+with xd.serve({"t": pa.table({"n": [1]})}) as server, xd.connect(server.uri) as client:
+    for device in ("cuda:0", "sim:3", "ext_dev:3"):
+        try:
+            client.get("t", device=device)
+        except (xd.UnsupportedError, xd.NotFoundError) as error:
+            print(error, flush=True)
+""",
+        str(tmp_path / "libnobody.so"),
+    )
+    assert process.read_line().endswith("library, or leave device out, to get the table on the host")
+    for device in ("sim:3", "ext_dev:3"):
+        assert device in process.read_line()
+    process.finish()

@@ -52,8 +52,9 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// Returns a number that changes whenever the devices of a driver change. A choice among them may then be made again.
   std::uint64_t devices_version() const noexcept;
   /// Returns the driver for memory of this type, the first of several. Throws UnsupportedError, which lists the drivers
-  /// and the libraries that were tried.
-  std::shared_ptr<Driver> for_type(DeviceType type) const;
+  /// and the libraries that were tried, and ends with `otherwise`: what to do instead of installing one.
+  std::shared_ptr<Driver> for_type(DeviceType type,
+                                   std::string_view otherwise = "copy the data to host memory first") const;
   /// Returns the driver for memory of this device: of several for its type, the first that has the device, or else the
   /// first of all. Throws as for_type(), and as Driver::devices() if there are several.
   std::shared_ptr<Driver> for_device(const Device& device) const;

@@ -98,11 +98,12 @@ void World::enter(SimVerb verb) {
 void World::check_device(const Device& device) const {
   const std::lock_guard lock(mutex_);
   if (device.type == DeviceType::kExtDev && device.id >= 0 && device.id < std::int64_t{options_.devices}) return;
-  throw NotFoundError(
-      "the sim driver has no device " + to_string(device) + "; it has " + std::to_string(options_.devices) + " now" +
-      (options_.devices != 0 ? std::string()
-                             : ": tests make them, in Python by crossdock.testing.simulated_devices() or the fixture "
-                               "simulated_devices, in C++ by SimDriver::set_devices()"));
+  throw NotFoundError("the sim driver has no device sim:" + std::to_string(device.id) + " (" + to_string(device) +
+                      "); it has " + std::to_string(options_.devices) + " now" +
+                      (options_.devices != 0
+                           ? std::string()
+                           : ": tests make them, in Python by crossdock.testing.simulated_devices() or the fixture "
+                             "simulated_devices, in C++ by SimDriver::set_devices()"));
 }
 
 void World::set_devices(std::uint32_t count) {

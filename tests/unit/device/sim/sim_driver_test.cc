@@ -59,7 +59,7 @@ TEST(SimDriver, IsInTheDefaultRegistryWithoutDevicesAndCostsNothing) {
   const auto driver = std::dynamic_pointer_cast<SimDriver>(registry->find("sim"));
   ASSERT_NE(driver, nullptr);
   EXPECT_THAT(driver->devices(), IsEmpty());
-  EXPECT_THAT(message_of<NotFoundError>([&] { registry->context(kZero); }), HasSubstr("no device ext_dev:0"));
+  EXPECT_THAT(message_of<NotFoundError>([&] { registry->context(kZero); }), HasSubstr("no device sim:0 (ext_dev:0)"));
   EXPECT_THAT(new_threads(before), IsEmpty());
   EXPECT_LE(mappings_of("crossdock-sim"), mapped);
   driver->set_devices(2);
@@ -109,7 +109,7 @@ TEST_F(SimTest, ADeviceThatHasGoneStartsNothingNew) {
   const Queue queue = context->make_queue();
   Buffer buffer = context->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queue);
   driver_->set_devices(2);
-  EXPECT_THAT(message_of<NotFoundError>([&] { context->make_queue(); }), HasSubstr("no device ext_dev:2"));
+  EXPECT_THAT(message_of<NotFoundError>([&] { context->make_queue(); }), HasSubstr("no device sim:2 (ext_dev:2)"));
   EXPECT_THROW(context->allocate(64, MemoryKind::kDevice, Sharing::kPrivate, queue), NotFoundError);
   EXPECT_THROW(context->copy(buffer.ref().slice(0, 8), buffer.ref().slice(8, 8), queue), NotFoundError);
   Event event = context->record(queue);
