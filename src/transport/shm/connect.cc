@@ -40,7 +40,8 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
     case EACCES:
     case EPERM:
       throw PermissionError(uri +
-                            " doesn't let this user connect: the server must list the user in ShmOptions::other_users");
+                            " doesn't let this user connect: the server must list the user in ShmOptions::other_users "
+                            "(in Python users=)");
     default: throw_errno(error, "connecting to " + uri);
   }
 }
@@ -134,8 +135,9 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);
   if (!user_allowed(peer.uid, options)) {
-    throw PermissionError(
-        where + " is neither this user's server nor root's: to trust it, list its user in ShmOptions::other_users");
+    throw PermissionError(where +
+                          " is neither this user's server nor root's: to trust it, list its user in "
+                          "ShmOptions::other_users (in Python users=)");
   }
 
   const Hello hello{.features = own_features(),

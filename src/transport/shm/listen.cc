@@ -133,7 +133,7 @@ PendingHandshake::State ShmServerSocket::Handshake::read() {
   if (!user_allowed(peer_.uid, server_.options_)) {
     throw Rejection{{Refusal::kNotAllowed, "user " + std::to_string(peer_.uid) +
                                                " may not connect to this server; its owner can list that user in "
-                                               "ShmOptions::other_users"}};
+                                               "ShmOptions::other_users (in Python users=)"}};
   }
   Packet packet;
   switch (receive_plain_packet(socket_->get(), &packet, where())) {

@@ -57,8 +57,9 @@ std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOpt
   const net::Welcome welcome = shake_hands(socket, hello, options, where, deadline);
   if (options.checksum == Checksum::kOn && !net::use_checksums(features, welcome.features)) {
     throw HandshakeError(where +
-                         " offers no checksums, but TcpOptions::checksum of this client requires them: upgrade the "
-                         "server, or don't switch its checksums off");
+                         " offers no checksums, but this client requires them (TcpOptions::checksum; in Python "
+                         "checksum=True, of the command --checksum): upgrade the server, or don't switch its checksums "
+                         "off");
   }
   return std::make_unique<TcpConnection>(socket.duplicate(), introduce(hello, welcome, welcome, agreed, where),
                                          options);
