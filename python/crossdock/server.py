@@ -38,7 +38,8 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
 
 
 class Server:
-    """Serves tables by name to other processes, over shared memory or TCP: `serve()` starts one that offers `sources`.
+    """Serves tables by name to other processes, over shared memory or a network: `serve()` starts one that offers
+    `sources`.
 
     A source is one of:
 
@@ -66,7 +67,8 @@ class Server:
         of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
         all its connections; over tcp, ucx and fabric, a connection.
     lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
-        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits.
+        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits. It also waits
+        without limit for a consumer that takes no bodies by value (`connect(way="map")`).
     max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
         least 1. At the limit, that stream fails with `LeaseLimitError`.
     max_streams: streams that one consumer may have at once, at least 1: those that it reads, those of which it holds
