@@ -130,7 +130,7 @@ class Client:
         read_ahead: where bodies are read from the server's memory (`way` "read"), bytes of them that may be read before
             they are asked for; one body always may. None: 64 MiB.
         writable: "copy-on-write": the data may be written to. It lies in the server's memory as ever; each page that is
-            written to becomes a private copy, and nobody else sees the writes. `asarray()` of a column is writable then.
+            written to becomes a private copy, and nobody else sees them. `asarray()` of a column is writable then.
             Arrow's own libraries, and what they export, take all data as read-only. Publishing such data passes on what
             nobody has written to without a copy. Batches of one stream may share memory, such as dictionaries.
         """

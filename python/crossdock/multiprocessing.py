@@ -101,7 +101,6 @@ class _Exchange:
 
 _exchange = _Exchange()
 _threshold = 1 << 20
-_installed = False
 # ctypes releases the GIL for both.
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
@@ -115,23 +114,40 @@ def _start_anew_in_child() -> None:
 os.register_at_fork(after_in_child=_start_anew_in_child)
 
 
-def _pass_on(address: int, nbytes: int) -> tuple[str, str] | None:
-    """Returns the URI and the name under which a receiver finds these bytes; None where they must go by value."""
-    import numpy as np
+def _drain() -> None:
+    _exchange.drain()
 
+
+def _drain_at_exit(_: object = None) -> None:
+    """Has this process drain when it ends.
+
+    A process of multiprocessing's calls its finalizers then, and nothing of atexit's. The threads that write to its
+    queues have written everything by then: their priority is -5.
+    """
+    multiprocessing.util.Finalize(None, _drain, exitpriority=-100)
+    atexit.unregister(_drain)
+    atexit.register(_drain)
+
+
+# A process that multiprocessing forks forgets its parent's finalizers.
+multiprocessing.util.register_after_fork(_drain, _drain_at_exit)
+
+
+def _pass_on(address: int, memory: NDArray[np.uint8]) -> tuple[str, str] | None:
+    """Returns the URI and the name under which a receiver finds these bytes; None where they must go by value.
+
+    `memory` starts at `address`, and keeps what keeps it: memory that was received must stay received.
+    """
     exchange = _exchange
     if exchange.closed:
         return None
     try:
-        kept: object = None
-        if not _native.needs_no_copy(address, nbytes):
-            kept = exchange.copy(address, nbytes)
-            address = kept.address
-        memory: Any = (ctypes.c_char * nbytes).from_address(address)
-        view = np.frombuffer(memory, "u1")
+        source: object = memory
+        if not _native.needs_no_copy(address, memory.nbytes):
+            source = exchange.copy(address, memory.nbytes)
         server = exchange.server()
         name = str(next(exchange.names))
-        server.publish(name, _native.asarray(view), times=1)
+        server.publish(name, _native.asarray(source), times=1)
     except Error:  # no memory, descriptor or mapping is left, or the process ends
         return None
     return server.uri, name
@@ -163,7 +179,8 @@ def _reduce_array(array: NDArray[Any]) -> Any:
     flags = array.flags
     order = "C" if flags.c_contiguous else "F" if flags.f_contiguous else ""
     if array.nbytes >= _threshold and order and not array.dtype.hasobject:
-        where = _pass_on(array.ctypes.data, array.nbytes)
+        flat = (array if order == "C" else array.T).reshape(-1).view("u1")
+        where = _pass_on(array.ctypes.data, flat)
         if where is not None:
             return _array_of, (*where, array.dtype, array.shape, order)
     return array.__reduce__()
@@ -171,7 +188,9 @@ def _reduce_array(array: NDArray[Any]) -> Any:
 
 def _reduce_buffer(buffer: Any) -> Any:
     if buffer.size >= _threshold and buffer.is_cpu:
-        where = _pass_on(buffer.address, buffer.size)
+        import numpy as np
+
+        where = _pass_on(buffer.address, np.frombuffer(buffer, "u1"))
         if where is not None:
             return _buffer_of, where
     return buffer.__reduce_ex__(4)
@@ -211,23 +230,15 @@ def install(threshold: int = 1 << 20) -> None:
 
     Only between processes of one user on one machine, as these modules are.
     """
-    global _threshold, _installed
+    global _threshold
     _threshold = count(threshold, "threshold", "bytes")
     for register in _registers():
         for kind, reduce in _types().items():
             register(kind, reduce)
-    if not _installed:
-        _installed = True
-        # In a child, after the threads that write to its queues have written everything: their priority is -5.
-        multiprocessing.util.Finalize(None, _drain, exitpriority=-100)
-        atexit.register(_drain)
+    _drain_at_exit()
 
 
 def uninstall() -> None:
     """Has processes pass everything by value again. What was passed on stays valid."""
     global _threshold
     _threshold = sys.maxsize
-
-
-def _drain() -> None:
-    _exchange.drain()

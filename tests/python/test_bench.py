@@ -48,6 +48,14 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
 
 
+def test_engines_compares_each_way_with_the_engines_own(tmp_path):
+    result = run("engines", tmp_path)
+    for name, ways in {"queue 64 MiB array": 4, "executor 256 MiB frame, 8 tasks": 2}.items():
+        assert len(result["results"][name]) == ways
+        assert all(cost["wall_ms"] > 0 for cost in result["results"][name].values())
+    assert result["fill_ratio"] > 0
+
+
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="instructions are counted by valgrind")
 def test_instructions_are_counted_for_both_ends(tmp_path):
     result = run("instructions", tmp_path)

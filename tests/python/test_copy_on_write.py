@@ -25,8 +25,9 @@ def column(batch: xd.RecordBatch, index: int = 0) -> np.ndarray:
 def served(request, tmp_path):
     uri = request.param.split()[0] + ":"
     xd.write(table(), tmp_path / "file.arrow")
+    sources = {"table": table(), "file": tmp_path / "file.arrow", "live": lambda: iter(table().to_batches())}
     with (
-        xd.serve({"table": table(), "file": tmp_path / "file.arrow", "live": lambda: iter(table().to_batches())}, uri) as server,
+        xd.serve(sources, uri) as server,
         xd.connect(server.uri, way="message" if "value" in request.param else None) as client,
     ):
         yield server, client

@@ -57,6 +57,12 @@ def test_serve_and_get():
     assert serving.returncode == 0
 
 
+def test_workers():
+    out = run("workers.py")
+    assert len(out.splitlines()) == 9
+    assert "[-1. -1. -1.  9. 16.]" in out
+
+
 def test_twohosts(monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of both machines")
     serving = subprocess.Popen(
