@@ -302,8 +302,7 @@ void FabricConnection::add_body(std::uint64_t tag, ByteSpan payload) {
     throw ProtocolError(where() + " announced a body of " + std::to_string(announced.size) +
                         " bytes; this end accepts at most " + std::to_string(max_body_) + " (FabricOptions::max_body)");
   }
-  // Nothing more comes from a peer that is gone. libfabric 1.17.0 crashes if a receive is posted for a message whose
-  // sender it has lost.
+  // Nothing more comes from a peer that is gone. The endpoint may know it before the link: then the receive fails.
   if (hung_up()) throw_end(true);
   std::shared_ptr<std::byte> memory = body_memory_->allocate(announced.size);
   auto body = std::make_shared<ArrivingBody>(tag, std::move(announced), std::move(memory));

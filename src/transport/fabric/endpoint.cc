@@ -1,5 +1,7 @@
 #include "endpoint.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
 
 #include <array>
@@ -7,6 +9,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -18,6 +21,28 @@ constexpr std::size_t kCompletions = 256;  // room in the queue, to begin with
 constexpr std::size_t kCompletionsPerTurn = 64;
 /// For a peer that is there to learn that this end closes, and to close its own.
 constexpr std::chrono::milliseconds kDrainTime{200};
+
+/// Returns an address of the family of `like` to which connect() fails at once: a multicast address.
+SocketAddress unreachable(const sockaddr& like) noexcept {
+  constexpr std::uint16_t kDiscard = 9;  // providers take no port 0
+  SocketAddress out;
+  if (like.sa_family == AF_INET6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(out.storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(kDiscard);
+    v6.sin6_addr.s6_addr[0] = 0xFF;  // ff02::1
+    v6.sin6_addr.s6_addr[1] = 0x02;
+    v6.sin6_addr.s6_addr[15] = 0x01;
+    out.size = sizeof v6;
+    return out;
+  }
+  auto& v4 = reinterpret_cast<sockaddr_in&>(out.storage);
+  v4.sin_family = AF_INET;
+  v4.sin_port = htons(kDiscard);
+  v4.sin_addr.s_addr = htonl(INADDR_ALLHOSTS_GROUP);
+  out.size = sizeof v4;
+  return out;
+}
 
 }  // namespace
 
@@ -89,7 +114,7 @@ Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::mo
   const FabricLibrary& library = domain_->library();
   fi_av_attr peers_wanted{};
   peers_wanted.type = FI_AV_TABLE;
-  peers_wanted.count = 1;
+  peers_wanted.count = 2;  // the peer, and keep_connections()'s
   fid_av* peers = nullptr;
   library.check(fi_av_open(domain_->get(), &peers_wanted, &peers, nullptr), "making a table of addresses");
   peers_.reset(peers);
@@ -110,6 +135,25 @@ Endpoint::Endpoint(std::shared_ptr<const FabricDomain> domain) : domain_(std::mo
   library.check(fi_ep_bind(endpoint, &completions->fid, FI_TRANSMIT | FI_RECV), "setting up an endpoint");
   library.check(fi_ep_bind(endpoint, &peers->fid, 0), "setting up an endpoint");
   library.check(fi_enable(endpoint), "starting an endpoint");
+  keep_connections();
+}
+
+/// Has ofi_rxm keep its table of connections as long as the endpoint lives.
+///
+/// The first packet of a long message tells ofi_rxm to fetch the rest from the sender, whose connection it looks up in
+/// a table when the receive is posted, if the packet is there by then. Versions from 1.17.0 to 2.0.0 free that table
+/// with the last connection, and follow a null pointer then. While the table is there, they find no connection, and
+/// fi_trecv() fails. An entry for an address that can't be connected to stays in the table.
+void Endpoint::keep_connections() {
+  const fi_info& info = *domain_->info();
+  if (std::string_view(info.fabric_attr->prov_name).find("ofi_rxm") == std::string_view::npos) return;
+  const auto* const own = static_cast<const sockaddr*>(info.src_addr);
+  if (own == nullptr || (own->sa_family != AF_INET && own->sa_family != AF_INET6)) return;
+  const SocketAddress nobody = unreachable(*own);
+  fi_addr_t to = FI_ADDR_UNSPEC;
+  if (fi_av_insert(peers_.get(), nobody.get(), 1, &to, 0, nullptr) != 1) return;
+  // It fails before anything of the message is looked at; were it sent, it would be no operation of ours.
+  fi_tinject(endpoint_.get(), nullptr, 0, to, 0);
 }
 
 /// Cancels the receives, and makes progress until the endpoint may be closed, or some time is over.

@@ -117,6 +117,7 @@ class Endpoint {
   friend struct UndrainedEndpoints;
 
   explicit Endpoint(std::shared_ptr<const FabricDomain> domain);
+  void keep_connections();
   template <typename F>
   bool begin(std::shared_ptr<Operation> operation, const char* doing, F post);
   std::shared_ptr<Operation> take(void* room);

@@ -38,7 +38,7 @@ class FabricHostileServer : public ::testing::Test {
     try {
       while (Clock::now() < deadline) {
         client_->receive();
-        server_.endpoint->progress();
+        if (server_.endpoint) server_.endpoint->progress();
         wait_readable(*client_, WaitMode::kBlock, in_ns(Clock::now() + std::chrono::milliseconds(1)), nullptr);
       }
     } catch (const ProtocolError& error) {
@@ -103,6 +103,26 @@ TEST_F(FabricHostileServer, NeverSendsABodyAndGoes) {
   server_.frame(FrameKind::kGoodbye, 0);
   server_.hang_up();
   EXPECT_THAT(error(), AllOf(HasSubstr("ConnectionError"), HasSubstr("in the middle of a message")));
+}
+
+TEST_F(FabricHostileServer, AnnouncesABodyWhoseMessageItHasLeftUnsent) {
+  connect();
+  const Bytes body = pattern(1 << 20);
+  send(body, 50);
+  const auto some_turns = [&](int ms) {
+    const auto until = Clock::now() + std::chrono::milliseconds(ms);
+    while (Clock::now() < until) {
+      EXPECT_EQ(client_->receive(), std::nullopt);
+      if (server_.endpoint) server_.endpoint->progress();
+      wait_readable(*client_, WaitMode::kBlock, in_ns(Clock::now() + std::chrono::milliseconds(1)), nullptr);
+    }
+  };
+  some_turns(50);  // the first packet of the message comes, which libfabric keeps
+  server_.endpoint.reset();
+  some_turns(50);  // libfabric loses the connection, of which nothing is told
+  announce_body({1 << 20, 50, {1 << 20}});
+  EXPECT_THAT(error(), AllOf(HasSubstr("ConnectionError"), HasSubstr("the endpoint beside the connection has failed"),
+                             HasSubstr("receiving a body failed")));
 }
 
 TEST_F(FabricHostileServer, AnnouncesMoreBodiesThanAreTakenAtOnce) {

@@ -1,6 +1,11 @@
 // Two processes: death, a process that stops, and fork.
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
 
 #include "support.h"
 #include "support/process.h"
@@ -11,6 +16,7 @@ namespace {
 using testing::ChildProcess;
 
 constexpr std::size_t kBody = 16 << 20;
+constexpr std::size_t kShortBody = 80'000;
 
 /// A server in another process. It announces a region of kBody bytes under number 1, and sends what it is asked for: a
 /// message of one byte, "m", is answered with a message; "b", with bodies without end.
@@ -38,6 +44,101 @@ int serve(const ChildProcess::Line& line) {
     return 0;
   }
 }
+
+/// A server in another process. When it gets a message, it sends bodies without end; after "four", four, and closes.
+int stream(const ChildProcess::Line& line) {
+  const auto listener = fabric_listen("", 1, 2, {}, nullptr);
+  line.say(address_of(*listener));
+  const auto connection = accept_one(*listener);
+  const Bytes content = pattern(kShortBody);
+  const std::vector<ByteSpan> parts = {content};
+  try {
+    int left = as_text(receive(*connection).bytes) == "four" ? 4 : -1;
+    while (left != 0) {
+      connection->receive();
+      if (connection->below_window(64) && connection->send_body(1, parts, nullptr)) {
+        --left;
+      } else {
+        wait_readable(*connection, WaitMode::kBlock, 0, nullptr);
+      }
+    }
+  } catch (const ConnectionError&) {
+    // The client has gone.
+  }
+  return 0;
+}
+
+/// Hands on the bytes of one connection; if asked, late what comes from the server, as after a lost packet.
+class SlowLink {
+ public:
+  explicit SlowLink(const std::string& server) : listening_(loopback_socket()) {
+    if (::listen(listening_.get(), 1) != 0) throw std::runtime_error("can't listen");
+    thread_ = std::thread([this, to = resolve("fabric", parse_address("fabric", server)).at(0)] { carry(to); });
+  }
+  ~SlowLink() {
+    stopped_ = true;
+    thread_.join();
+  }
+  SlowLink(const SlowLink&) = delete;
+  SlowLink& operator=(const SlowLink&) = delete;
+
+  std::string address() const { return "//127.0.0.1:" + std::to_string(port_of(local_address(listening_.get()))); }
+  /// From now on.
+  void delay(std::chrono::milliseconds time) { delay_ = time; }
+
+ private:
+  struct Late {
+    Clock::time_point due;
+    std::string bytes;  // none: the end
+  };
+
+  static std::string read_from(const UniqueFd& socket) {
+    std::string bytes(1 << 16, '\0');
+    const ssize_t got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return bytes;
+  }
+  static void write_to(const UniqueFd& socket, const std::string& bytes) {
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t moved = ::send(socket.get(), bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+      if (moved <= 0) return;
+      done += static_cast<std::size_t>(moved);
+    }
+  }
+  void carry(const SocketAddress& to) {
+    pollfd ask{listening_.get(), POLLIN, 0};
+    ::poll(&ask, 1, kPatienceMs);
+    const UniqueFd client(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const UniqueFd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(server.get(), to.get(), to.size) != 0) return;
+    std::deque<Late> late;
+    bool client_ended = false;
+    bool server_ended = false;
+    while (!stopped_) {
+      pollfd both[] = {{client_ended ? -1 : client.get(), POLLIN, 0}, {server_ended ? -1 : server.get(), POLLIN, 0}};
+      ::poll(both, 2, 1);
+      if (both[0].revents != 0) {
+        const std::string bytes = read_from(client);
+        client_ended = bytes.empty();
+        if (client_ended) ::shutdown(server.get(), SHUT_WR);
+        write_to(server, bytes);
+      }
+      if (both[1].revents != 0) {
+        late.push_back({Clock::now() + delay_.load(), read_from(server)});
+        server_ended = late.back().bytes.empty();
+      }
+      for (; !late.empty() && late.front().due <= Clock::now(); late.pop_front()) {
+        if (late.front().bytes.empty()) ::shutdown(client.get(), SHUT_WR);
+        write_to(client, late.front().bytes);
+      }
+    }
+  }
+
+  std::atomic<std::chrono::milliseconds> delay_{std::chrono::milliseconds(0)};
+  const UniqueFd listening_;
+  std::atomic<bool> stopped_{false};
+  std::thread thread_;
+};
 
 class FabricProcesses : public ::testing::Test {
  protected:
@@ -101,6 +202,35 @@ TEST_F(FabricProcesses, AKilledPeerIsNoticedInTheMiddleOfARead) {
       },
       ConnectionError);
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(1));
+}
+
+/// Whether the client gets an error when its server ends, of which the endpoint knows before the link: the bodies that
+/// the link announces later have come in part, and the rest can't be fetched.
+TEST_F(FabricProcesses, AKilledServerIsNoticedThoughTheLinkTellsLater) {
+  std::array<std::unique_ptr<ChildProcess>, 3> servers;  // before this process starts libfabric
+  for (auto& server : servers) server = std::make_unique<ChildProcess>(stream);
+  for (const auto& server : servers) {
+    SlowLink link(server->line().hear());
+    if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+    client_ = fabric_connect(link.address(), {}, kPatienceMs, nullptr);
+    link.delay(std::chrono::milliseconds(50));
+    ASSERT_TRUE(client_->send(as_bytes("many"), {}));
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(receive(*client_).bytes.size(), kShortBody);
+    const auto before = Clock::now();
+    server->kill();
+    EXPECT_THROW(while (Clock::now() < before + std::chrono::seconds(5)) receive(*client_), ConnectionError);
+    EXPECT_LT(Clock::now() - before, std::chrono::seconds(1));
+  }
+}
+
+TEST_F(FabricProcesses, AServerThatClosesIsNoticedThoughTheLinkTellsLater) {
+  const ChildProcess server(stream);
+  SlowLink link(server.line().hear());
+  if (!find_fabric().found) GTEST_SKIP() << "no libfabric, or no provider";
+  client_ = fabric_connect(link.address(), {}, kPatienceMs, nullptr);
+  link.delay(std::chrono::milliseconds(1500));  // the server waits for a second
+  ASSERT_TRUE(client_->send(as_bytes("four"), {}));
+  EXPECT_THROW(receive(*client_), ConnectionError);
 }
 
 TEST_F(FabricProcesses, APeerThatStopsForAWhileGoesOn) {
