@@ -60,8 +60,9 @@ using EndpointPtr = std::unique_ptr<Endpoint, CloseEndpoint>;
 /// libfabric 1.17.0 uses freed memory where an endpoint is closed while it is receiving the bytes of a read, as which
 /// bodies come too; later versions may write them when another endpoint makes progress. So an endpoint that still
 /// receives goes, with its operations and their memory, to the process's undrained endpoints. These make progress,
-/// without waiting, when an endpoint is made or closed, and each is destroyed once it receives nothing or has failed.
-/// The owners of its operations are released then, on the thread that makes or closes the other endpoint.
+/// without waiting, when an endpoint is made or closed, and each is destroyed once it receives nothing: its failure
+/// isn't enough, since the provider may tell of one operation and still write for another. The owners of its operations
+/// are released then, on the thread that makes or closes the other endpoint.
 class Endpoint {
  public:
   static constexpr std::size_t kMaxParts = 4;  ///< Of a message: the limit of ofi_rxm.
@@ -121,7 +122,7 @@ class Endpoint {
   template <typename F>
   bool begin(std::shared_ptr<Operation> operation, const char* doing, F post);
   std::shared_ptr<Operation> take(void* room);
-  bool drained() const noexcept { return receiving_ == 0 || failure_ || domain_->progresses_by_itself(); }
+  bool drained() const noexcept { return receiving_ == 0 || domain_->progresses_by_itself(); }
   void drain() noexcept;
   bool may_close() const;
   bool readable(std::chrono::milliseconds wait) const;

@@ -89,6 +89,35 @@ TEST_F(FabricHostileServer, SendsMoreOfABodyThanAnnounced) {
   EXPECT_THAT(error(), AllOf(HasSubstr("ProtocolError"), HasSubstr("more of a body than it had announced")));
 }
 
+TEST_F(FabricHostileServer, BreaksARuleWhileAnotherBodyComes) {
+  const std::size_t size = 64 << 20;
+  struct Watching final : BodyMemory {
+    std::shared_ptr<std::byte> allocate(std::uint64_t bytes) override {
+      std::shared_ptr<std::byte> made(new std::byte[bytes], std::default_delete<std::byte[]>());
+      if (bytes == size) watched = made;
+      return made;
+    }
+    std::weak_ptr<std::byte> watched;
+  };
+  connect();
+  const auto memory = std::make_shared<Watching>();
+  client_->receive_into(memory);
+  const Bytes body = pattern(size);
+  announce_body({100'000, 50, {100'000}});
+  announce_body({size, 51, {size}});
+  send(ByteSpan(body).first(1 << 20), 50);
+  send(body, 51);
+  EXPECT_THAT(error(), AllOf(HasSubstr("ProtocolError"), HasSubstr("more of a body than it had announced")));
+  EXPECT_EQ(undrained_endpoints(), 1u);
+  EXPECT_FALSE(memory->watched.expired()) << "libfabric may still write to it";
+  const auto domain = server_.endpoint->shared_domain();
+  server_.endpoint.reset();
+  const auto deadline = in_patience();
+  while (undrained_endpoints() > 0 && Clock::now() < deadline) Endpoint::make(domain);
+  EXPECT_EQ(undrained_endpoints(), 0u);
+  EXPECT_TRUE(memory->watched.expired());
+}
+
 TEST_F(FabricHostileServer, SendsLessOfABodyThanAnnounced) {
   connect();
   const Bytes body = pattern(1000);
