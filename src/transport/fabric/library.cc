@@ -20,13 +20,16 @@ namespace {
 
 constexpr const char* kSystemName = "libfabric.so.1";
 /// Settings of providers, in the form of the environment's.
-constexpr std::array<const char*, 4> kSettings = {
+constexpr std::array<const char*, 5> kSettings = {
     // The size of a buffer for small messages, of which each endpoint takes 1,024 at once, twice. At the default of
     // 16 KiB that is 68 MiB for each connection. Bodies are longer and need no such buffer.
     "FI_OFI_RXM_BUFFER_SIZE=256",
     // How often an endpoint looks for new connections, in microseconds. At the default of 10 ms the descriptor is
     // readable for so long before anything happens.
     "FI_OFI_RXM_CM_PROGRESS_INTERVAL=200",
+    // How often an endpoint looks for news before it looks whether its connection is lost, however much news there is:
+    // at all times at the default of 128. It crashes if it finds news of a connection after it has closed that.
+    "FI_OFI_RXM_CQ_EQ_FAIRNESS=1000000000",
     // Libraries of providers that print a backtrace at a signal.
     "HFI_NO_BACKTRACE=1", "IPATH_NO_BACKTRACE=1"};
 
