@@ -160,8 +160,8 @@ void Endpoint::keep_connections() {
 void Endpoint::drain() noexcept {
   closing_ = true;
   // Those that no message has come for end at once.
-  for (const auto& [operation, owner] : under_way_) {
-    if (operation->kind_ == Operation::Kind::kReceive) fi_cancel(&endpoint_->fid, &owner->room_);
+  for (const auto& [room, operation] : under_way_) {
+    if (operation->kind_ == Operation::Kind::kReceive) fi_cancel(&endpoint_->fid, &operation->room_);
   }
   const auto deadline = std::chrono::steady_clock::now() + kDrainTime;
   try {
@@ -209,13 +209,14 @@ void Endpoint::set_peer(const SocketAddress& address) {
 /// Returns whether the operation was begun, by `post`.
 template <typename F>
 bool Endpoint::begin(std::shared_ptr<Operation> operation, const char* doing, F post) {
-  const Operation* const known = operation.get();
-  under_way_.emplace(known, std::move(operation));
+  const bool sends = operation->kind_ == Operation::Kind::kSend;
+  const void* const room = &operation->room_;
+  under_way_.emplace(room, std::move(operation));
   const ssize_t result = post();
-  if (result < 0) under_way_.erase(known);
+  if (result < 0) under_way_.erase(room);
   if (result == -FI_EAGAIN) return false;
   domain_->library().check(result, doing);
-  if (known->kind_ != Operation::Kind::kSend) ++receiving_;
+  if (!sends) ++receiving_;
   return true;
 }
 
@@ -239,8 +240,8 @@ bool Endpoint::read(void* to, std::size_t size, std::uint64_t address, std::uint
 }
 
 /// Takes the operation that has ended out of those under way.
-std::shared_ptr<Operation> Endpoint::take(void* room) {
-  const auto found = under_way_.find(static_cast<Operation::Room*>(room)->operation);
+std::shared_ptr<Operation> Endpoint::take(const void* room) {
+  const auto found = under_way_.find(room);
   if (found == under_way_.end()) return nullptr;
   std::shared_ptr<Operation> ended = std::move(found->second);
   under_way_.erase(found);

@@ -22,7 +22,7 @@ class Operation {
  public:
   enum class Kind : std::uint8_t { kSend, kReceive, kRead };
 
-  explicit Operation(Kind kind) noexcept : kind_(kind) { room_.operation = this; }
+  explicit Operation(Kind kind) noexcept : kind_(kind) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
@@ -32,12 +32,7 @@ class Operation {
 
  private:
   friend class Endpoint;
-  /// Memory for the provider; `operation` finds back from it.
-  struct Room {
-    fi_context2 fabric{};
-    Operation* operation = nullptr;
-  };
-  Room room_;
+  fi_context2 room_{};  // for the provider, which names the operation by its address
   const Kind kind_;
 };
 
@@ -121,7 +116,7 @@ class Endpoint {
   void keep_connections();
   template <typename F>
   bool begin(std::shared_ptr<Operation> operation, const char* doing, F post);
-  std::shared_ptr<Operation> take(void* room);
+  std::shared_ptr<Operation> take(const void* room);
   bool drained() const noexcept { return receiving_ == 0 || domain_->progresses_by_itself(); }
   void drain() noexcept;
   bool may_close() const;
@@ -133,7 +128,8 @@ class Endpoint {
   Opening own_opening_{Operation::Kind::kSend};
   // Before the endpoint, so that it is destroyed after it: until then, the provider may use an operation and its
   // memory.
-  std::map<const Operation*, std::shared_ptr<Operation>> under_way_;
+  // By Operation::room_, which the provider may name once more when the operation is gone: after it has failed.
+  std::map<const void*, std::shared_ptr<Operation>> under_way_;
   // In this order: an endpoint is closed before what it is bound to.
   Owned<fid_av> peers_;
   Owned<fid_cq> completions_;
