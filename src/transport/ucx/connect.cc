@@ -127,7 +127,7 @@ std::unique_ptr<Connection> connect_as_specified(UcxContexts& contexts, const Ho
   Attempt made = connect_first(contexts, to, limits_as_specified(options, options.max_message), {}, where, deadline);
   return std::make_unique<UcxConnection>(
       std::move(made.worker), std::move(made.endpoint),
-      introduce_as_specified(server.want_data, server.free_data, wishes.role, reads, where), options, nullptr,
+      introduce_as_specified(options, server.want_data, server.free_data, wishes.role, reads, where), options, nullptr,
       SpecifiedMemory{.key = server.remote_handle});
 }
 

@@ -33,8 +33,9 @@ UcxOptions client_options(UcxOptions options) {
   return options;
 }
 
-Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,
-                                    bool reads, const std::string& where) {
+Introduction introduce_as_specified(const UcxOptions& options, std::uint64_t want_data,
+                                    std::optional<std::uint64_t> free_data, ChannelRole role, bool reads,
+                                    const std::string& where) {
   constexpr auto kUnknown = std::numeric_limits<std::uint64_t>::max();
   return {.peer_max_message = kUnknown,
           .peer_max_body = kUnknown,
@@ -44,6 +45,7 @@ Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::
                         .as_specified = true,
                         .ways = reads ? kWays : Ways(Way::kMessage),
                         .prefers_reads = reads,
+                        .max_body = options.max_body,
                         .peer = where}};
 }
 

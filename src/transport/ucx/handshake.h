@@ -29,8 +29,9 @@ void check_options(const UcxOptions& options);
 UcxOptions client_options(UcxOptions options);
 /// Returns what one end knows of a peer strictly as specified, which tells nothing of itself. `reads`: bodies may come
 /// by address.
-Introduction introduce_as_specified(std::uint64_t want_data, std::optional<std::uint64_t> free_data, ChannelRole role,
-                                    bool reads, const std::string& where);
+Introduction introduce_as_specified(const UcxOptions& options, std::uint64_t want_data,
+                                    std::optional<std::uint64_t> free_data, ChannelRole role, bool reads,
+                                    const std::string& where);
 /// What is accepted from a peer after the handshake. `max_message` is the limit that it was told.
 ReceiveLimits limits_for(const UcxOptions& options, std::uint64_t max_message);
 /// The same, of a peer strictly as specified.

@@ -118,10 +118,11 @@ PendingHandshake::State UcxHandshake::complete_as_specified(std::unique_ptr<Conn
   const Offer* const offer = terms_.offer(want_data);
   SpecifiedMemory memory;
   if (offer != nullptr) memory.region = offer->region;
-  *connection = std::make_unique<UcxConnection>(
-      worker_, std::move(endpoint_),
-      introduce_as_specified(want_data, terms_.welcome.free_data, ChannelRole::kBoth, offer != nullptr, where()),
-      terms_.options, terms_.closing, std::move(memory));
+  *connection =
+      std::make_unique<UcxConnection>(worker_, std::move(endpoint_),
+                                      introduce_as_specified(terms_.options, want_data, terms_.welcome.free_data,
+                                                             ChannelRole::kBoth, offer != nullptr, where()),
+                                      terms_.options, terms_.closing, std::move(memory));
   return State::kConnected;
 }
 

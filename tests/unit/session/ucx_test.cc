@@ -330,6 +330,26 @@ TEST_F(UcxSession, BodiesAreReadByARemoteHandleBetweenEndsThatTrustEachOther) {
   EXPECT_NE(server.location("numbers"), uri);
 }
 
+TEST_F(UcxSession, ABodyThatIsReadByARemoteHandleIsLimitedAsOneByValueIs) {
+  TransportOptions trusting;
+  trusting.ucx.remote_reads = true;
+  ServerOptions options = server_options("ucx:");
+  options.transports = make_transports(trusting);
+  Server server(options);
+  server.publish("numbers", Source::table(number_stream(2, 10'000)));
+  trusting.ucx.max_body = 4096;
+  ClientOptions narrow;
+  narrow.transports = make_transports(trusting);
+  Client client(server.location("numbers"), narrow);
+  const auto reader = client.get("numbers");
+  try {
+    reader->next();
+    ADD_FAILURE() << "it came";
+  } catch (const LeaseLimitError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("max_body"));
+  }
+}
+
 TEST_F(UcxSession, AReaderThatIsDroppedInTheMiddleOfReadsByARemoteHandleEndsNobodyElse) {
   TransportOptions trusting;
   trusting.ucx.remote_reads = true;

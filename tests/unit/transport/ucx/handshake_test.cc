@@ -171,7 +171,9 @@ TEST_F(UcxHandshake, AClientThatSaysNothingIsRejectedAfterAWhile) {
 }
 
 TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedHasNoFeatures) {
-  listener_ = ucx_listen("", 7, 9, {}, nullptr);
+  UcxOptions options;
+  options.max_body = 5000;
+  listener_ = ucx_listen("", 7, 9, options, nullptr);
   End client = raw_client();
   ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
   std::unique_ptr<Connection> server = accept_for(client);
@@ -180,6 +182,7 @@ TEST_F(UcxHandshake, AClientStrictlyAsSpecifiedHasNoFeatures) {
   EXPECT_EQ(agreement.want_data, 7u);
   EXPECT_EQ(agreement.free_data, 9u);
   EXPECT_EQ(agreement.ways, Ways(Way::kMessage));
+  EXPECT_EQ(agreement.max_body, 5000u);
   EXPECT_FALSE(agreement.error_messages || agreement.counted_leases || agreement.cancel || agreement.same_user);
   EXPECT_TRUE(server->readable());
   const std::optional<Incoming> request = server->receive();
@@ -258,7 +261,10 @@ TEST_F(UcxHandshake, AServerStrictlyAsSpecifiedNeedsWhatThisClientHas) {
   const auto connect_as_specified = [&](const UcxOptions& options, const ConnectOptions& wishes) {
     return ucx_connect(address, options, kLongMs, nullptr, wishes);
   };
-  const auto connection = connect_as_specified({}, {.specified = SpecifiedServer{.want_data = 7}});
+  UcxOptions narrow;
+  narrow.max_body = 5000;
+  const auto connection = connect_as_specified(narrow, {.specified = SpecifiedServer{.want_data = 7}});
+  EXPECT_EQ(connection->agreement().max_body, 5000u);
   EXPECT_TRUE(connection->agreement().as_specified);
   EXPECT_EQ(connection->agreement().free_data, std::nullopt);
   EXPECT_THROW(connection->peer_region(4096, 0), UnsupportedError);
