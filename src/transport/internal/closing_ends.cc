@@ -81,7 +81,11 @@ void ClosingEnds::advance(AcceptPoll& poll) {
   for (std::unique_ptr<ClosingEnd>& end : added) {
     if (end->over()) continue;
     watched_.push_back({.end = std::move(end)});
-    poll.watch(watched_.back().end->descriptor(), &watched_.back().news);
+    try {
+      poll.watch(watched_.back().end->descriptor(), &watched_.back().news);
+    } catch (const Error&) {
+      // Its deadline is watched all the same.
+    }
     if (watched_.size() > kMost) drop(watched_.begin());
   }
   for (auto next = watched_.begin(); next != watched_.end();) {

@@ -55,7 +55,8 @@ class ClosingEnds {
   /// Readable when an end was added since the last advance().
   int descriptor() const noexcept { return added_event_.get(); }
 
-  /// Makes progress, and destroys those that are over. Watches the others in `poll`.
+  /// Makes progress, and destroys those that are over. Watches the others in `poll`. One that the system refuses to
+  /// watch is looked at in later calls, until its deadline.
   void advance(AcceptPoll& poll);
   /// Prepares the descriptors of the others to be waited for. Returns false if there is something to do already.
   bool arm();

@@ -98,7 +98,7 @@ UcxConnection::~UcxConnection() {
   if (fork_.in_child()) return;  // the parent continues: UCX's objects are its own
   key_.reset();                  // before its endpoint
   try {
-    using Until = ClosingEnd::Until;
+    using Until = UcxClosingEnd::Until;
     auto until = closing_ ? Until::kTaken : Until::kSent;
     if (agreement_.as_specified) until = Until::kFlushed;
     // A server may be reading or writing memory here: a client that leaves in the middle of a stream is written to.
@@ -106,11 +106,11 @@ UcxConnection::~UcxConnection() {
     const bool peer_failed = failure_ && is_of_peer(failure_->first);
     if (!peer_failed && in_use) until = Until::kLeft;
     worker_->receive_into(nullptr);  // what is dropped takes no memory of the reader's
-    auto end = std::make_unique<ClosingEnd>(std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(),
-                                            window_.taken(), goodbye_.load());
+    std::unique_ptr<ClosingEnd> end = std::make_unique<UcxClosingEnd>(
+        std::move(worker_), std::move(endpoint_), until, offered_, sent_.load(), window_.taken(), goodbye_.load());
     if (end->over() || (closing_ && closing_->add(end))) return;
-    std::list<ListedEnd> one;
-    one.push_back({std::move(end)});
+    std::list<std::unique_ptr<ClosingEnd>> one;
+    one.push_back(std::move(end));
     wait_for_all(std::move(one));
   } catch (...) {
     // Without memory, the end is closed by force.

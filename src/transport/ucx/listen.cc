@@ -149,7 +149,8 @@ void UcxHandshake::send(const Refused& refused) {
   // Another client has no handler for this message, and then UCX 1.13 may end its process.
   if (!greeted_) return;
   endpoint_->send_control(net::encode(refused));
-  auto end = std::make_unique<ClosingEnd>(worker_, std::move(endpoint_), ClosingEnd::Until::kPeerGone);
+  std::unique_ptr<ClosingEnd> end =
+      std::make_unique<UcxClosingEnd>(worker_, std::move(endpoint_), UcxClosingEnd::Until::kPeerGone);
   terms_.closing->add(end);
 }
 
@@ -187,6 +188,7 @@ class UcxServer final : public Listener {
   AcceptPoll poll_;
   HandshakeQueue handshakes_;
   bool reject_all_ = false;
+  bool closing_news_ = false;  // nobody asks: advance() looks for itself
 };
 
 std::string uri_of(const SocketAddress& bound, const UcxOptions& options) {
@@ -207,7 +209,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
                          .want_data = want_data,
                          .free_data = free_data},
              .wrong_tokens = net::WrongTokens(log_),
-             .closing = std::make_shared<ClosingEnds>([this] { listener_->signal(); })},
+             .closing = std::make_shared<ClosingEnds>()},
       poll_(listener_->descriptor(), listener_->uri()),
       handshakes_(poll_, std::chrono::milliseconds(options.handshake_timeout_ms), log_) {
   const SocketAddress& bound = listener_->address();
@@ -218,6 +220,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
     say(LogLevel::kWarning,
         uri_ + " allows remote reads: every process that reaches it can read and write all memory of this process");
   }
+  poll_.watch(terms_.closing->descriptor(), &closing_news_);
   await_events();
 }
 

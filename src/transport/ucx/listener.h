@@ -45,8 +45,6 @@ class UcxListener {
   /// Makes descriptor() readable when there is something to do. Returns false if there is already: call progress().
   bool arm();
   int descriptor() const noexcept { return worker_.descriptor(); }
-  /// Makes descriptor() readable. May be called by any thread.
-  void signal() const noexcept { worker_.signal(); }
 
  private:
   ucp_conn_request_h take();

@@ -14,8 +14,8 @@ namespace {
 /// Hands the server's end over, whose peer hasn't taken a message.
 std::unique_ptr<ClosingEnd> closing_end(Ends& ends) {
   EXPECT_TRUE(ends.server.endpoint->send_untagged(as_bytes("x"), {}));
-  return std::make_unique<ClosingEnd>(std::move(ends.server.worker), std::move(ends.server.endpoint),
-                                      ClosingEnd::Until::kTaken, nullptr, /*sent=*/1);
+  return std::make_unique<UcxClosingEnd>(std::move(ends.server.worker), std::move(ends.server.endpoint),
+                                         UcxClosingEnd::Until::kTaken, nullptr, /*sent=*/1);
 }
 
 /// The system may refuse to watch one more descriptor.
@@ -25,7 +25,7 @@ TEST(UcxClosingEnds, OneThatCannotBeWatchedCostsNoOther) {
   UcxContexts contexts{UcxOptions{}};
   const auto listener = listen_at(contexts, "");
   AcceptPoll poll(listener->descriptor(), "a test");
-  ClosingEnds closing([] {});
+  ClosingEnds closing;
   std::unique_ptr<ClosingEnd> unwatched = closing_end(first);
   std::unique_ptr<ClosingEnd> watched = closing_end(second);
   bool news = false;

@@ -255,6 +255,24 @@ TEST_F(UcxHandshake, ATokenRejectsClientsStrictlyAsSpecified) {
   EXPECT_THAT(log(), Contains(HasSubstr("can't prove that it knows the token")));
 }
 
+TEST_F(UcxHandshake, AnEndThatClosesWakesItsListener) {
+  listener_ = ucx_listen("", 7, 9, {}, nullptr);
+  End client = raw_client();
+  ASSERT_TRUE(client.endpoint->send_tagged(7, as_bytes("numbers"), {}));
+  std::unique_ptr<Connection> server = accept_for(client);
+  const auto readable = [&] {
+    pollfd event{listener_->descriptor(), POLLIN, 0};
+    return ::poll(&event, 1, 0) > 0;
+  };
+  for (int i = 0; i < 100 && readable(); ++i) listener_->accept();
+  ASSERT_FALSE(readable());
+  const auto body = pattern(1 << 20);
+  const std::vector<ByteSpan> parts = {body};
+  ASSERT_TRUE(server->send_body(1, parts, nullptr));
+  server.reset();
+  EXPECT_TRUE(readable()) << "it does the work of those that close";
+}
+
 TEST_F(UcxHandshake, AServerStrictlyAsSpecifiedNeedsWhatThisClientHas) {
   serve();
   const std::string address = listener_->uri().substr(4);
