@@ -83,6 +83,14 @@ std::string shown(std::string_view text, std::size_t limit) {
   return out;
 }
 
+std::string first_names(std::span<const std::string> names) {
+  constexpr std::size_t kMost = 3;
+  std::string text;
+  for (const std::string& name : names.first(std::min(names.size(), kMost))) text += (text.empty() ? "" : ", ") + name;
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
+}
+
 std::string percent_encoded(std::string_view text, std::string_view plain) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ std::string printable(std::string_view text);
 /// For error messages: returns at most `limit` bytes of `text`, in single quotes, printable, with quotes and
 /// backslashes as \xNN, and with "..." if it was cut.
 std::string shown(std::string_view text, std::size_t limit = 200);
+
+/// For error messages: returns the first three names, separated by commas, and how many more there are.
+std::string first_names(std::span<const std::string> names);
 
 /// Returns `text` with every byte as %XX (RFC 3986, section 2.1), except ASCII letters, digits and the characters of
 /// `plain`.

@@ -98,9 +98,11 @@ void Connecting::take(std::vector<std::byte> record) {
 
 void Connecting::open(const net::EndpointOffer& server) {
   if (server.provider != options_.provider) {
-    throw HandshakeError(where_ + " has an endpoint of libfabric's provider \"" + server.provider +
-                         "\", and this client one of \"" + options_.provider +
-                         "\": set FabricOptions::provider to the same at both ends");
+    throw HandshakeError(
+        where_ + " has an endpoint of libfabric's provider \"" + server.provider + "\", and this client one of \"" +
+        options_.provider +
+        "\": set FabricOptions::provider (in Python and for the command CROSSDOCK_FABRIC_PROVIDER) to the "
+        "same at both ends");
   }
   wishes_.ways = agreed_ways(wishes_.ways & own_ways(options_), Ways::from_bits(server.ways), where_);
   endpoint_ = Endpoint::make(domains_.beside(socket_.get()));

@@ -50,7 +50,7 @@ Info find_provider(const FabricLibrary& library, const std::string& provider, co
     throw UnsupportedError("fabric: libfabric " + library.version() + " (" + library.path() + ") has no provider \"" +
                            provider + "\" with tagged messages and reads" +
                            (host != nullptr ? " at " + host_of(*host) : "") +
-                           "; the program fi_info lists those that it has");
+                           "; the program fi_info (Debian: libfabric-bin) lists those that it has");
   }
   return info;
 }

@@ -11,8 +11,10 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "core/blocked_signals.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::fabric {
@@ -34,9 +36,10 @@ constexpr std::array<const char*, 5> kSettings = {
     "HFI_NO_BACKTRACE=1", "IPATH_NO_BACKTRACE=1"};
 
 template <typename Function>
-void find(const Library& library, const char* name, const char* version, Function*& function, std::string& missing) {
+void find(const Library& library, const char* name, const char* version, Function*& function,
+          std::vector<std::string>& missing) {
   function = reinterpret_cast<Function*>(library.symbol(name, version));
-  if (function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name) + "@" + version;
+  if (function == nullptr) missing.push_back(std::string(name) + "@" + version);
 }
 
 std::string version_text(std::uint32_t version) {
@@ -45,11 +48,11 @@ std::string version_text(std::uint32_t version) {
 
 /// Returns what makes the library unusable; empty: nothing.
 std::string why_unusable(const Library& library, Api& api) {
-  std::string missing;
+  std::vector<std::string> missing;
 #define CROSSDOCK_FABRIC_FIND(member, exported, version) find(library, #exported, version, api.member, missing);
   CROSSDOCK_FABRIC_FUNCTIONS(CROSSDOCK_FABRIC_FIND)
 #undef CROSSDOCK_FABRIC_FIND
-  if (!missing.empty()) return "lacks " + missing;
+  if (!missing.empty()) return "lacks " + first_names(missing);
   if (FI_VERSION_GE(api.version(), kApiVersion)) return {};
   return "is version " + version_text(api.version()) + ", but " + version_text(kApiVersion) + " or later is needed";
 }

@@ -17,7 +17,9 @@ void check_options(const FabricOptions& options) {
     throw InvalidArgumentError("FabricOptions::send_buffer and receive_buffer can't be negative");
   }
   const auto refuse = [&](const std::string& why) {
-    throw InvalidArgumentError("FabricOptions::provider is \"" + options.provider + "\": " + why);
+    throw InvalidArgumentError(
+        "FabricOptions::provider (in Python and for the command CROSSDOCK_FABRIC_PROVIDER) is \"" + options.provider +
+        "\": " + why);
   };
   if (options.provider.empty() || options.provider.size() > 64) refuse("a name has from 1 to 64 bytes");
   if (options.provider == "shm") {

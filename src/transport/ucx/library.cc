@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "core/blocked_signals.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "log_sinks.h"
 
@@ -18,14 +20,14 @@ namespace {
 constexpr const char* kSystemName = "libucp.so.0";
 
 template <typename Function>
-void find(const Library& library, const char* name, Function*& function, std::string& missing) {
+void find(const Library& library, const char* name, Function*& function, std::vector<std::string>& missing) {
   function = reinterpret_cast<Function*>(library.symbol(name));
-  if (function == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  if (function == nullptr) missing.emplace_back(name);
 }
 
 /// Fills the table. Returns the names of the functions that the library lacks.
-std::string find_all(const Library& library, Api& api) {
-  std::string missing;
+std::vector<std::string> find_all(const Library& library, Api& api) {
+  std::vector<std::string> missing;
 #define CROSSDOCK_UCX_FIND(member, exported) find(library, #exported, api.member, missing);
   CROSSDOCK_UCX_FUNCTIONS(CROSSDOCK_UCX_FIND)
 #undef CROSSDOCK_UCX_FIND
@@ -37,8 +39,8 @@ std::string find_all(const Library& library, Api& api) {
 
 /// Returns what makes the library unusable; empty: nothing.
 std::string why_unusable(const Library& library, Api& api) {
-  const std::string missing = find_all(library, api);
-  if (!missing.empty()) return "lacks " + missing;
+  const std::vector<std::string> missing = find_all(library, api);
+  if (!missing.empty()) return "lacks " + first_names(missing);
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;

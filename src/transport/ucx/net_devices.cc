@@ -45,7 +45,7 @@ std::string interface_of(const SocketAddress& address) {
     const bool loopback = is_loopback(address) && (at->ifa_flags & IFF_LOOPBACK) != 0;
     if (loopback || same_host(its, address)) return at->ifa_name;
   }
-  throw NotFoundError("ucx: no network interface of this machine has the address " + host_of(address));
+  throw ConnectionError("ucx: this machine has no address " + host_of(address));
 }
 
 SocketAddress source_address(const SocketAddress& remote) {

@@ -9,7 +9,7 @@
 namespace crossdock::transport::ucx {
 
 /// Returns the name of the interface that has this address, as in "eth0"; an empty string for the address of no one
-/// interface (0.0.0.0). Throws NotFoundError if no interface has it, SystemError.
+/// interface (0.0.0.0). Throws ConnectionError if no interface has it, SystemError.
 std::string interface_of(const SocketAddress& address);
 
 /// Returns the address of this machine from which packets to `remote` are sent. Sends nothing. Throws ConnectionError

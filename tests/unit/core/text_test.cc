@@ -2,8 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace crossdock {
 namespace {
+
+TEST(Text, NamesTheFirstOfMany) {
+  EXPECT_EQ(first_names(std::vector<std::string>{}), "");
+  EXPECT_EQ(first_names(std::vector<std::string>{"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(first_names(std::vector<std::string>{"a", "b", "c", "d", "e"}), "a, b, c and 2 more");
+}
 
 TEST(Text, KnowsUtf8) {
   for (const std::string_view good :
