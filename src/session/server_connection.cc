@@ -273,8 +273,10 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
         continue;
       }
       if (state != ServerStream::State::kReady) break;
-      stats_.way = under_way_->source->way().way;
-      stats_.why = under_way_->source->way().why;
+      if (const WayAnswer& way = under_way_->source->way(); way.way != stats_.way) [[unlikely]] {
+        stats_.way = way.way;
+        stats_.why = way.why;
+      }
       prefix_ = sender_->next_message();
       has_current_ = true;
       metadata_sent_ = false;
