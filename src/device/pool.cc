@@ -292,26 +292,23 @@ bool Pool::contains(const void* pointer, std::uint64_t size) const noexcept {
 }
 
 std::optional<Pool::Lease> Pool::lend(const void* pointer, std::uint64_t size) {
-  const PoolBlock* block = nullptr;
-  {
-    const std::lock_guard lock(impl_->mutex);
-    const auto found = impl_->find(pointer, size);
-    if (found == impl_->used.end() || found->second.block->inherited()) return std::nullopt;
-    block = found->second.block.get();
-  }
-  // The block stays in use, since the caller keeps its memory allocated. Both of these can take milliseconds.
-  block->back();
   auto holder = std::make_shared<std::pair<std::shared_ptr<Pool>, ForkGuard>>(shared_from_this(), ForkGuard());
 
   std::shared_ptr<const Region> region;
+  const std::byte* start = nullptr;
   {
+    // Held throughout, as another thread may lend the block, or fork. Only memory with pages that were never used takes
+    // more than a moment.
     const std::lock_guard lock(impl_->mutex);
-    Impl::Used& entry = impl_->find(pointer, size)->second;
-    if (!entry.block->is_private()) entry.block->make_private();
-    region = entry.block->region();
-    ++entry.leases;
+    const auto found = impl_->find(pointer, size);
+    if (found == impl_->used.end() || found->second.block->inherited()) return std::nullopt;
+    PoolBlock& block = *found->second.block;
+    block.back();
+    if (!block.is_private()) block.make_private();
+    region = block.region();
+    start = block.start();
+    ++found->second.leases;
   }
-  const auto* const start = block->start();
   std::shared_ptr<const Region> lease(region.get(), [holder = std::move(holder), start](const Region*) {
     if (!holder->second.in_child()) holder->first->impl_->end_lease(start);
   });
