@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from crossdock import _native
+from crossdock._numpy import empty_array
 from crossdock._options import is_copy_on_write
 from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import DTypeLike, NDArray
 
     from crossdock._typing import DeviceLike, QueueLike
@@ -124,16 +123,7 @@ class Arena:
         The memory is zeroed, but don't rely on it. Needs NumPy. Raises `InvalidArgumentError` for a negative
         extent and for types with Python objects, `ArenaFrozenError` after the arena was published.
         """
-        import numpy as np
-
-        kind: np.dtype[Any] = np.dtype(dtype)
-        if kind.hasobject:
-            raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(extent < 0 for extent in extents):
-            raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
-        memory = self._of_host("empty()").allocate(math.prod(extents) * kind.itemsize)
-        array: NDArray[Any] = np.ndarray(extents, kind, buffer=memoryview(memory))
+        array = empty_array(lambda nbytes: self._of_host("empty()").allocate(nbytes), shape, dtype)
         views, key = self._views, id(array)
         views[key] = weakref.ref(array, lambda _: views.pop(key, None))
         return array

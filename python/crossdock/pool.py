@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
+from crossdock._numpy import empty_array
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["Pool", "default", "install_numpy", "uninstall_numpy"]
@@ -53,16 +52,7 @@ class Pool:
         Needs NumPy. Raises `InvalidArgumentError` for a negative extent and for types with Python objects,
         `ResourceError` over the pool's limit.
         """
-        import numpy as np
-
-        kind: np.dtype[Any] = np.dtype(dtype)
-        if kind.hasobject:
-            raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(extent < 0 for extent in extents):
-            raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
-        memory = self._native.allocate(math.prod(extents) * kind.itemsize)
-        return np.ndarray(extents, kind, buffer=memoryview(memory))
+        return empty_array(self._native.allocate, shape, dtype)
 
     def buffer(self, nbytes: int) -> _native.PoolBuffer:
         """Allocates memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.

@@ -1,0 +1,34 @@
+"""NumPy arrays in memory of ours."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from crossdock.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import DTypeLike, NDArray
+
+    from crossdock import _native
+
+
+def empty_array(
+    allocate: Callable[[int], _native.ArenaBuffer | _native.PoolBuffer], shape: int | Sequence[int], dtype: DTypeLike
+) -> NDArray[Any]:
+    """Returns an array in C order in the memory that `allocate` returns for its bytes.
+
+    Raises `InvalidArgumentError` for a negative extent and for types with Python objects, and the errors of `allocate`.
+    """
+    import numpy as np
+
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind.hasobject:
+        raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(extent < 0 for extent in extents):
+        raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
+    return np.ndarray(extents, kind, buffer=memoryview(allocate(math.prod(extents) * kind.itemsize)))
