@@ -25,10 +25,13 @@ std::vector<std::string> cuda_library_candidates();
 ///   it; or it works in the CUcontext that it is given. The calling thread's current context doesn't change.
 /// - **Memory** of kind kDevice is allocated in the queue's order if the device has memory pools. If such a Buffer is
 ///   dropped without Context::free(), its memory is freed in the order of a stream that has no other work, after its
-///   allocation: neither the host nor another stream waits. Memory of other kinds, exportable memory, and all memory of
-///   devices without pools is freed by calls in which CUDA may wait for the device. So pass it to Context::free(),
-///   which keeps it until the queue's work is done. A later verb of the context (allocate, free, query, wait) frees it
-///   once that work is done; the end of the context waits for the rest.
+///   allocation: neither the host nor another stream waits. The pool is one of the context's own, not the device's
+///   default pool; it keeps free memory, up to a sixteenth of the device's (environment variable
+///   CROSSDOCK_CUDA_POOL_BYTES), until an allocation needs it or the last object of the context is gone. Memory of
+///   other kinds, exportable memory, and all memory of devices without pools is freed by calls in which CUDA may wait
+///   for the device. So pass it to Context::free(), which frees it at once if the queue has no work, and otherwise
+///   keeps it until the queue's work is done. A later verb of the context (allocate, free, query, wait) frees it once
+///   that work is done; the end of the context waits for the rest.
 /// - **Queues** are `CUstream` (`cudaStream_t`), made non-blocking. wrap_queue() takes the handles of the legacy (null
 ///   or 1) and per-thread (2) default streams, and streams of its own context.
 /// - **Events** are `CUevent*` (`cudaEvent_t*`), like `sync_event` of the Arrow C Device data interface. If work

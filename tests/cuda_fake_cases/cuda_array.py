@@ -1,5 +1,6 @@
 """xd.Tensor and the CUDA Array Interface: what tests/python/test_cuda_array.py runs with the fake of CUDA's library,
-and where there is a GPU, on that. Slow streams, forgotten orders and what is alive are seen on the fake alone.
+and where there is a GPU, like most files here, on that. Slow streams, forgotten orders and what is alive are seen on
+the fake alone.
 
 The exporters are plain Python and ctypes on CUDA's driver interface: nothing of ours is in them.
 """
@@ -37,6 +38,7 @@ class Cuda:
     def __init__(self) -> None:
         self.library = ctypes.CDLL(os.environ.get("CROSSDOCK_CUDA_LIBRARY", "libcuda.so.1"))
         self.is_fake = hasattr(self.library, "crossdockCudaFakeReset")
+        self.counts = hasattr(self.library, "crossdockCudaFakeCalls")
         self.contexts: dict[int, c_void_p] = {}
         self("cuInit", c_uint(0))
         count = c_int()
@@ -102,6 +104,7 @@ class Cuda:
 CUDA = Cuda()
 
 on_the_fake = pytest.mark.skipif(not CUDA.is_fake, reason="needs the fake: its controls, or what it counts")
+counted = pytest.mark.skipif(not CUDA.counts, reason="needs a library that counts its calls, as the fake")
 two_devices = pytest.mark.skipif(CUDA.devices < 2, reason="needs two devices")
 each_device = pytest.mark.parametrize("device", [0, pytest.param(1, marks=two_devices)])
 
@@ -122,6 +125,8 @@ class Memory:
         self.pointer = pointer.value
         self.content = np.ascontiguousarray(content)
         CUDA.on(device, "cuMemcpyHtoD_v2", pointer, c_void_p(self.content.ctypes.data), c_size_t(self.size))
+        # CUDA's own function returns once it has read pageable memory, while the device may still write.
+        CUDA.on(device, "cuStreamSynchronize", c_void_p(1))
 
     def fill(self, value: int, stream: int) -> None:
         """Work on a stream: sets every byte."""

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.cuda_fake_cases.cuda_array import CUDA, Memory, eventually, no_faults, read
+from tests.cuda_fake_cases.cuda_array import CUDA, Memory, eventually, no_faults, on_the_fake, read
 
 import crossdock as xd
 
@@ -179,6 +179,22 @@ def test_exporters_like_torch(floats: np.ndarray, by: str, current: str, monkeyp
     assert eventually(lambda: len(ALIVE) == before)
 
 
+def test_from_dlpack_asks_the_table_unless_it_has_options(floats: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TorchLike, "current", CUDA.stream())
+    theirs = Exchanging(floats)
+    CUDA.slow_down(0.02)
+    theirs.memory.fill(0, TorchLike.current)
+    ours = xd.from_dlpack(theirs)
+    assert theirs.asked == []
+    assert (ours.pointer, ours.queue.native) == (theirs.memory.pointer, TorchLike.current)
+    np.testing.assert_array_equal(read(ours), np.zeros((3, 4)))
+    for options in ({"device": "cuda:0"}, {"copy": False}):
+        theirs.asked.clear()
+        assert xd.from_dlpack(theirs, **options).pointer == theirs.memory.pointer
+        assert len(theirs.asked) == 1, "by the method, which takes them"
+
+
+@on_the_fake
 @pytest.mark.parametrize("by", ["dlpack", "exchange"])
 def test_an_exporter_that_orders_nothing_is_a_race(
     floats: np.ndarray, by: str, monkeypatch: pytest.MonkeyPatch
@@ -221,12 +237,13 @@ def test_the_consumers_stream_comes_after_our_work(floats: np.ndarray, stream: A
     CUDA.slow_down(0.3)
     there = xd.asarray(floats).to("cuda:0", queue=queue)
     assert there.event is not None
-    assert not there.event.done
+    assert CUDA.under_way(there.event)
     capsule = there.__dlpack__(stream=theirs, max_version=(1, 3))
-    assert not there.event.done, "nothing is waited for"
+    assert CUDA.under_way(there.event), "nothing is waited for"
     np.testing.assert_array_equal(consume(capsule, theirs or 1, floats), floats)
 
 
+@on_the_fake
 def test_minus_one_asks_for_no_order(floats: np.ndarray) -> None:
     queue = xd.Queue("cuda:0")
     stream = CUDA.stream()
@@ -282,6 +299,11 @@ def test_the_checker_asks_cuda_about_events(floats: np.ndarray) -> None:
         report = xd.check(make, protocols=["arrow-device-array"])
         assert list(report) == [], str(report)
 
+
+@on_the_fake  # CUDA itself may look into what it is given
+def test_the_checker_finds_events_that_arent_cudas() -> None:
+    queue = xd.Queue("cuda:0")
+
     class EventOfNobody:
         """The event that its array shows isn't CUDA's."""
 
@@ -319,6 +341,6 @@ def test_a_device_stream_with_events_of_cudas() -> None:
     assert all(batch.device == "cuda:0" for batch in taken)
     del batches
     gc.collect()
-    across = [batch.to("cuda:1") for batch in taken]
+    across = [batch.to(f"cuda:{CUDA.devices - 1}") for batch in taken]
     assert pa.table(xd.RecordBatchReader(across)).equals(table)
     assert pa.table(xd.RecordBatchReader(taken)).equals(table)

@@ -188,7 +188,7 @@ FAILING = (
     "cuEventQuery",
     "cuStreamCreate",
     "cuMemAlloc_v2",
-    "cuMemAllocAsync",
+    "cuMemAllocFromPoolAsync",
     "cuMemcpyAsync",
     "cuMemHostAlloc",
     "cuPointerGetAttributes",

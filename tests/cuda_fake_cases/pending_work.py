@@ -18,6 +18,7 @@ from tests.cuda_fake_cases.cuda_array import (
     CUDA,
     DeviceArray,
     Memory,
+    counted,
     in_a_thread,
     interface_of,
     no_faults,
@@ -161,7 +162,7 @@ CALLS = {
     "cuStreamSynchronize": 0,
     "cuEventQuery": 0,
     "cuMemAlloc_v2": 0,
-    "cuMemAllocAsync": 0,
+    "cuMemAllocFromPoolAsync": 0,
 }
 
 
@@ -208,6 +209,7 @@ def test_the_host_reads_after_it(way: str, kind: str) -> None:
     assert again.tobytes() == b"\1" * 48
 
 
+@counted
 def test_no_order_is_asked_for() -> None:
     kept = Kept()
     recorded = CUDA.calls("cuEventRecord")

@@ -7,11 +7,13 @@ import sys
 
 import pyarrow as pa
 import pytest
-from tests.cuda_fake_cases.cuda_array import CUDA, no_faults
+from tests.cuda_fake_cases.cuda_array import CUDA, counted, no_faults
 
 import crossdock as xd
 
 __all__ = ["no_faults"]
+
+pytestmark = counted
 
 BATCH = pa.record_batch({"n": list(range(5000)), "s": [str(n) for n in range(5000)]})
 

@@ -263,7 +263,7 @@ def test_empty(simulated_devices: testing.SimulatedDevices) -> None:
 # ---- memory --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.simulated_devices(1, delay=0.02)
+@pytest.mark.simulated_devices(1, delay=1)  # to collect garbage takes a while, in a process that has run other tests
 def test_sources_are_kept_until_the_copy_is_done(simulated_devices: testing.SimulatedDevices) -> None:
     class Watched(np.ndarray):
         pass

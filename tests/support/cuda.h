@@ -86,6 +86,9 @@ class Cuda {
     control("crossdockCudaFakeLive", &live);
     return live;
   }
+  std::uint64_t pools() const { return reinterpret_cast<std::uint64_t (*)()>(symbol("crossdockCudaFakePools"))(); }
+  /// Bytes that pools took from the system since the last reset.
+  std::uint64_t mapped() const { return reinterpret_cast<std::uint64_t (*)()>(symbol("crossdockCudaFakeMapped"))(); }
   std::uint64_t calls(const char* function) const {
     return reinterpret_cast<std::uint64_t (*)(const char*)>(symbol("crossdockCudaFakeCalls"))(function);
   }
@@ -114,6 +117,7 @@ inline void expect_nothing_alive(const Cuda& cuda) {
   EXPECT_EQ(live.streams, 0u);
   EXPECT_EQ(live.events, 0u);
   EXPECT_EQ(live.contexts, 0u);
+  EXPECT_EQ(cuda.pools(), 0u);
 }
 
 }  // namespace crossdock::testing

@@ -17,6 +17,7 @@ using CUdeviceptr = std::uint64_t;
 using CUcontext = void*;
 using CUstream = void*;
 using CUevent = void*;
+using CUmemoryPool = void*;
 
 // CUDA's addresses are numbers, ours are pointers.
 inline void* to_pointer(CUdeviceptr address) noexcept { return std::bit_cast<void*>(address); }
@@ -29,6 +30,21 @@ struct CUuuid {
 struct CUipcMemHandle {
   unsigned char reserved[64];
 };
+
+struct CUmemLocation {
+  int type;
+  int id;
+};
+
+struct CUmemPoolProps {
+  int alloc_type;
+  int handle_types;
+  CUmemLocation location;
+  void* win32_security_attributes;
+  std::size_t max_size;  // ours are 0, which older versions, where this is reserved, need too
+  unsigned char reserved[56];
+};
+static_assert(sizeof(CUmemPoolProps) == 88);
 
 // CUresult
 constexpr CUresult kSuccess = 0;
@@ -63,6 +79,12 @@ constexpr int kPointerRangeSize = 12;
 constexpr unsigned kTypeHost = 1;
 constexpr unsigned kTypeDevice = 2;
 
+// Memory pools: kinds of allocations and locations, and attributes of CUmemPool_attribute
+constexpr int kAllocationPinned = 1;
+constexpr int kLocationDevice = 1;
+constexpr int kPoolReleaseThreshold = 4;  // std::uint64_t
+constexpr int kPoolReserved = 5;          // std::uint64_t: used, or free and kept
+
 // Flags
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
@@ -96,6 +118,13 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
   F(mem_free, "cuMemFree", 3020, "cuMemFree_v2", (CUdeviceptr))                                                      \
   F(mem_alloc_async, "cuMemAllocAsync", 11020, "cuMemAllocAsync", (CUdeviceptr*, std::size_t, CUstream))             \
   F(mem_free_async, "cuMemFreeAsync", 11020, "cuMemFreeAsync", (CUdeviceptr, CUstream))                              \
+  F(mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync", 11020, "cuMemAllocFromPoolAsync",                          \
+    (CUdeviceptr*, std::size_t, CUmemoryPool, CUstream))                                                             \
+  F(mem_pool_create, "cuMemPoolCreate", 11020, "cuMemPoolCreate", (CUmemoryPool*, const CUmemPoolProps*))            \
+  F(mem_pool_destroy, "cuMemPoolDestroy", 11020, "cuMemPoolDestroy", (CUmemoryPool))                                 \
+  F(mem_pool_set_attribute, "cuMemPoolSetAttribute", 11020, "cuMemPoolSetAttribute", (CUmemoryPool, int, void*))     \
+  F(mem_pool_get_attribute, "cuMemPoolGetAttribute", 11020, "cuMemPoolGetAttribute", (CUmemoryPool, int, void*))     \
+  F(mem_pool_trim_to, "cuMemPoolTrimTo", 11020, "cuMemPoolTrimTo", (CUmemoryPool, std::size_t))                      \
   F(mem_host_alloc, "cuMemHostAlloc", 2020, "cuMemHostAlloc", (void**, std::size_t, unsigned))                       \
   F(mem_free_host, "cuMemFreeHost", 2000, "cuMemFreeHost", (void*))                                                  \
   F(mem_alloc_managed, "cuMemAllocManaged", 6000, "cuMemAllocManaged", (CUdeviceptr*, std::size_t, unsigned))        \
@@ -107,6 +136,8 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
   F(stream_create, "cuStreamCreate", 2000, "cuStreamCreate", (CUstream*, unsigned))                                  \
   F(stream_destroy, "cuStreamDestroy", 4000, "cuStreamDestroy_v2", (CUstream))                                       \
   F(stream_get_ctx, "cuStreamGetCtx", 9020, "cuStreamGetCtx", (CUstream, CUcontext*))                                \
+  F(stream_is_capturing, "cuStreamIsCapturing", 10000, "cuStreamIsCapturing", (CUstream, int*))                      \
+  F(stream_query, "cuStreamQuery", 2000, "cuStreamQuery", (CUstream))                                                \
   F(stream_synchronize, "cuStreamSynchronize", 2000, "cuStreamSynchronize", (CUstream))                              \
   F(stream_wait_event, "cuStreamWaitEvent", 3020, "cuStreamWaitEvent", (CUstream, CUevent, unsigned))                \
   F(event_create, "cuEventCreate", 2000, "cuEventCreate", (CUevent*, unsigned))                                      \
@@ -120,8 +151,9 @@ constexpr std::uint64_t kProcAddressLegacyStream = 1;
   F(ipc_close_mem_handle, "cuIpcCloseMemHandle", 4010, "cuIpcCloseMemHandle", (CUdeviceptr))
 
 /// The same for functions that a driver may lack.
-#define CROSSDOCK_CUDA_OPTIONAL_FUNCTIONS(F) \
-  F(ctx_get_id, "cuCtxGetId", 12000, "cuCtxGetId", (CUcontext, std::uint64_t*))
+#define CROSSDOCK_CUDA_OPTIONAL_FUNCTIONS(F)                                    \
+  F(ctx_get_id, "cuCtxGetId", 12000, "cuCtxGetId", (CUcontext, std::uint64_t*)) \
+  F(device_get_uuid_v2, "cuDeviceGetUuid", 11040, "cuDeviceGetUuid_v2", (CUuuid*, CUdevice))
 
 /// The functions that were found in a library. If one is missing that isn't optional, there is no driver.
 struct Api {

@@ -97,7 +97,8 @@ ContextHold::ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUde
       ordinal_(ordinal),
       device_(device),
       has_pools_(has(*library_, device, kMemoryPoolsSupported)),
-      has_managed_(has_managed(*library_, device)) {}
+      has_managed_(has_managed(*library_, device)),
+      pool_(*library_, device) {}
 
 bool ContextHold::has_managed(const CudaLibrary& library, CUdevice device) noexcept {
   return has(library, device, kManagedMemory);
@@ -109,6 +110,7 @@ ContextHold::~ContextHold() {
     const Current current(*this);
     if (current.result() == kSuccess) api().stream_destroy(reclaiming_);
   }
+  pool_.destroy();
   if (retained_) api().device_primary_ctx_release(device_);
 }
 

@@ -7,6 +7,7 @@
 
 #include "crossdock/device/driver.h"
 #include "cuda_library.h"
+#include "memory_pool.h"
 
 namespace crossdock::device::cuda {
 
@@ -49,6 +50,8 @@ class ContextHold {
   /// Returns a stream of our own, in whose order memory is freed that was dropped without a queue. No other work runs
   /// on it, so no other work waits. Returns null if CUDA can't make one. The context must be current.
   CUstream reclaiming() noexcept;
+  /// Returns the pool of the memory that is allocated in this context. Unused if has_pools() is false.
+  MemoryPool& pool() noexcept { return pool_; }
 
  private:
   std::shared_ptr<CudaLibrary> library_;
@@ -61,6 +64,7 @@ class ContextHold {
   bool has_managed_ = false;
   std::mutex mutex_;
   CUstream reclaiming_ = nullptr;
+  MemoryPool pool_;
 };
 
 }  // namespace crossdock::device::cuda

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "allocation.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "device/internal/driver_checks.h"
@@ -62,7 +61,6 @@ BufferRef CudaContext::memory(CUdeviceptr pointer, std::uint64_t size, MemoryKin
 }
 
 Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) {
-  using Source = Allocation::Source;
   check_queue(queue);
   const bool exportable = sharing == Sharing::kExportable;
   if (exportable && kind != MemoryKind::kDevice) {
@@ -77,43 +75,53 @@ Buffer CudaContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   if (size == 0) return {};
   checks::size("cuda", size);
 
-  CUdeviceptr pointer = 0;
-  CUevent allocated = nullptr;
-  Source source = Source::kDevice;
-  CUresult result = kSuccess;
-  if (kind == MemoryKind::kHost) {
-    source = Source::kPinned;
-    void* pinned = nullptr;
-    result = api().mem_host_alloc(&pinned, size, kHostAllocPortable);
-    pointer = to_address(pinned);
-  } else if (kind == MemoryKind::kShared) {
-    source = Source::kManaged;
-    result = api().mem_alloc_managed(&pointer, size, kManagedGlobal);
-  } else if (exportable) {
-    source = Source::kExportable;
-    result = api().mem_alloc(&pointer, align_up(size, kBlock));
-  } else if (hold_->has_pools()) {
-    source = Source::kPool;
-    check(api().event_create(&allocated, kEventDisableTiming), "making an event for an allocation");
-    result = api().mem_alloc_async(&pointer, size, queue.native());
-    if (result == kSuccess) {
-      result = api().event_record(allocated, queue.native());
-      if (result != kSuccess) api().mem_free_async(pointer, queue.native());
-    }
-    if (result != kSuccess) api().event_destroy(allocated);
-  } else {
-    result = api().mem_alloc(&pointer, size);
-  }
-  if (result != kSuccess) {
-    library().fail(result, "allocating " + std::to_string(size) + " bytes on " + to_string(device_));
+  const Allocated made = call_allocate(size, kind, sharing, queue);
+  if (made.result != kSuccess) {
+    library().fail(made.result, "allocating " + std::to_string(size) + " bytes on " + to_string(device_));
   }
 
-  std::shared_ptr<void> owner = Allocation::owner(std::make_unique<Allocation>(hold_, source, pointer, allocated));
+  std::shared_ptr<void> owner =
+      Allocation::owner(std::make_unique<Allocation>(hold_, made.source, made.pointer, made.event));
   if (exportable) {
     library().exports().add(
-        {.base = pointer, .size = size, .ordinal = hold_->ordinal(), .memory = owner, .handle = std::nullopt});
+        {.base = made.pointer, .size = size, .ordinal = hold_->ordinal(), .memory = owner, .handle = std::nullopt});
   }
-  return {memory(pointer, size, kind), std::move(owner)};
+  return {memory(made.pointer, size, kind), std::move(owner)};
+}
+
+CudaContext::Allocated CudaContext::call_allocate(std::uint64_t size, MemoryKind kind, Sharing sharing,
+                                                  const Queue& queue) {
+  using Source = Allocation::Source;
+  Allocated made;
+  // Free memory of the pool may be what an allocation lacks.
+  const auto call = [&](auto allocate) {
+    made.result = allocate();
+    if (made.result == kOutOfMemory && hold_->has_pools() && hold_->pool().trim()) made.result = allocate();
+  };
+  if (kind == MemoryKind::kHost) {
+    made.source = Source::kPinned;
+    void* pinned = nullptr;
+    call([&] { return api().mem_host_alloc(&pinned, size, kHostAllocPortable); });
+    made.pointer = to_address(pinned);
+  } else if (kind == MemoryKind::kShared) {
+    made.source = Source::kManaged;
+    call([&] { return api().mem_alloc_managed(&made.pointer, size, kManagedGlobal); });
+  } else if (sharing == Sharing::kExportable) {
+    made.source = Source::kExportable;
+    call([&] { return api().mem_alloc(&made.pointer, align_up(size, kBlock)); });
+  } else if (hold_->has_pools()) {
+    made.source = Source::kPool;
+    check(api().event_create(&made.event, kEventDisableTiming), "making an event for an allocation");
+    call([&] { return hold_->pool().allocate(&made.pointer, size, queue.native()); });
+    if (made.result == kSuccess) {
+      made.result = api().event_record(made.event, queue.native());
+      if (made.result != kSuccess) api().mem_free_async(made.pointer, queue.native());
+    }
+    if (made.result != kSuccess) api().event_destroy(made.event);
+  } else {
+    call([&] { return api().mem_alloc(&made.pointer, size); });
+  }
+  return made;
 }
 
 Buffer CudaContext::adopt(const BufferRef& memory, std::shared_ptr<void> owner) {
@@ -149,6 +157,8 @@ void CudaContext::free(Buffer&& buffer, const Queue& queue) {
     allocation->free_on(queue);
     return;
   }
+  // Drops the owner here: nothing says that another verb follows, which would drop a deferred one.
+  if (idle(queue)) return;
   defer_free(std::move(owner), queue);
 }
 

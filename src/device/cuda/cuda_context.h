@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "allocation.h"
 #include "context_hold.h"
 #include "crossdock/device/driver.h"
 #include "current.h"
@@ -71,6 +72,16 @@ class CudaContext final : public Context {
   /// Returns a context in which memory can be named: this one for memory of this device, else the primary context of
   /// the memory's device.
   CUcontext context_of(const BufferRef& memory);
+  /// What a call of CUDA allocated.
+  struct Allocated {
+    CUresult result = kSuccess;
+    Allocation::Source source = Allocation::Source::kDevice;
+    CUdeviceptr pointer = 0;
+    CUevent event = nullptr;  ///< For kPool: recorded after the allocation.
+  };
+  Allocated call_allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue);
+  /// Returns true if the queue has no work that isn't done. False if that can't be said.
+  bool idle(const Queue& queue) const noexcept;
   /// Keeps `owner` until the work that is on `queue` now is done. Waits for that work if CUDA can't record an event.
   void defer_free(std::shared_ptr<void> owner, const Queue& queue);
   CUuuid uuid() const;

@@ -22,7 +22,9 @@ constexpr std::size_t kOpaque = kTokenAt + 16;
 
 CUuuid CudaContext::uuid() const {
   CUuuid uuid{};
-  check(api().device_get_uuid(&uuid, hold_->cu_device()), "asking a device for its UUID");
+  // The newer function tells MIG's parts of a device apart, which can't open each other's memory.
+  const auto get = api().device_get_uuid_v2 != nullptr ? api().device_get_uuid_v2 : api().device_get_uuid;
+  check(get(&uuid, hold_->cu_device()), "asking a device for its UUID");
   return uuid;
 }
 
@@ -85,7 +87,13 @@ Buffer CudaContext::map_peers(const MemoryHandle& handle, const CUipcMemHandle& 
   if (result == kInvalidValue || result == kInvalidHandle) {
     throw ProtocolError(where + ": CUDA doesn't know the memory that a handle names: " + library().text(result));
   }
-  if (result != kSuccess) library().fail(result, "importing memory from " + where);
+  if (result == kInvalidContext) {
+    throw UnsupportedError(where + ": CUDA opens no memory in the process that exported it, which is this one: " +
+                           library().text(result) + "; another copy of the library did that");
+  }
+  if (result != kSuccess) {
+    library().fail(result, "importing memory from " + where + ", whose process must still be running");
+  }
   std::shared_ptr<void> owner =
       Allocation::owner(std::make_unique<Allocation>(hold_, Allocation::Source::kImported, base, nullptr));
   // The size in the handle comes from the peer and isn't trusted: checks the range against the size that CUDA reports.

@@ -137,6 +137,12 @@ DeferredFreeList::Watch CudaContext::watch(std::shared_ptr<CudaLibrary> library)
   };
 }
 
+bool CudaContext::idle(const Queue& queue) const noexcept {
+  int capturing = 0;  // a query would end the capture of a graph
+  return api().stream_is_capturing(queue.native(), &capturing) == kSuccess && capturing == 0 &&
+         api().stream_query(queue.native()) == kSuccess;
+}
+
 void CudaContext::defer_free(std::shared_ptr<void> owner, const Queue& queue) {
   Event done;
   try {

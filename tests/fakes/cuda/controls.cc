@@ -49,6 +49,7 @@ CUDA_FAKE void crossdockCudaFakeReset() {
   s.holds_lock = nullptr;
   s.calls_with_lock.clear();
   s.failures.clear();
+  s.mapped = 0;
   for (DoubleDevice& device : s.devices) {
     if (device.primary != nullptr) device.primary->broken = kSuccess;
   }
@@ -107,6 +108,16 @@ CUDA_FAKE void crossdockCudaFakeLive(CrossdockCudaFakeLive* live) {
     live->contexts += static_cast<std::uint64_t>(device.retained);
     if (device.primary != nullptr) live->streams += device.primary->streams.size();
   }
+}
+
+CUDA_FAKE uint64_t crossdockCudaFakePools() {
+  const std::lock_guard lock(state().mutex);
+  return state().pools.size();
+}
+
+CUDA_FAKE uint64_t crossdockCudaFakeMapped() {
+  const std::lock_guard lock(state().mutex);
+  return state().mapped;
 }
 
 CUDA_FAKE void crossdockCudaFakeSetDelay(uint64_t microseconds) { set_backend_delay(microseconds); }

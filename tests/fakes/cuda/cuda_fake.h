@@ -36,6 +36,11 @@ void crossdockCudaFakeWatchLock(int (*holds)(void));
 /// Those of the calls of `function` since the last reset that were made with that lock held.
 uint64_t crossdockCudaFakeCallsWithLock(const char* function);
 void crossdockCudaFakeLive(struct CrossdockCudaFakeLive* live);
+/// Memory pools of cuMemPoolCreate.
+uint64_t crossdockCudaFakePools(void);
+/// Bytes that all pools, also the default ones, took from the system since the last reset: their free memory is used
+/// first, as far as they kept it at the last synchronization.
+uint64_t crossdockCudaFakeMapped(void);
 /// As CROSSDOCK_CUDA_FAKE_DELAY_US, for work from now on.
 void crossdockCudaFakeSetDelay(uint64_t microseconds);
 /// What cuDriverGetVersion says.

@@ -141,10 +141,16 @@ CUDA_FAKE CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return call("cuDeviceGetUuid", [&] {
     device_of(device);
     *uuid = uuid_of(device);
+    uuid->bytes[0] = 'C';  // MIG's parts of a device have one UUID here
   });
 }
 
-CUDA_FAKE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return cuDeviceGetUuid(uuid, device); }
+CUDA_FAKE CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  return call("cuDeviceGetUuid_v2", [&] {
+    device_of(device);
+    *uuid = uuid_of(device);
+  });
+}
 
 CUDA_FAKE CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   return call("cuDeviceGetAttribute", [&] {

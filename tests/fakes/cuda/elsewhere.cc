@@ -65,8 +65,6 @@ CUDA_FAKE CUresult cuMemRangeGetAttribute(void*, std::size_t, int, CUdeviceptr, 
   return unsupported("cuMemRangeGetAttribute");
 }
 
-CUDA_FAKE CUresult cuMemPoolDestroy(void*) { return unsupported("cuMemPoolDestroy"); }
-
 CUDA_FAKE CUresult cuMemPoolExportPointer(void*, CUdeviceptr) { return unsupported("cuMemPoolExportPointer"); }
 
 CUDA_FAKE CUresult cuMemPoolExportToShareableHandle(void*, void*, int, std::uint64_t) {

@@ -1,8 +1,10 @@
 // Memory, copies, and what pointers point to.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "state.h"
 
@@ -31,6 +33,31 @@ CUdeviceptr allocate(DoubleContext& context, const crossdock::device::Queue& que
   const CUdeviceptr pointer = address(block.buffer.data());
   state().blocks[pointer] = std::move(block);
   return pointer;
+}
+
+CUdeviceptr allocate_from(const std::shared_ptr<DoublePool>& pool, std::size_t size, DoubleStream& stream) {
+  order_default_streams(stream);
+  const CUdeviceptr pointer = allocate(*stream.context, stream.queue, size, Source::kPool);
+  state().blocks[pointer].pool = pool;
+  const std::uint64_t reused = std::min<std::uint64_t>(pool->kept, size);
+  pool->kept -= reused;
+  pool->used += size;
+  state().mapped += size - reused;
+  return pointer;
+}
+
+/// Memory of a pool that is free again stays in it, until the next synchronization.
+void put_back(const Block& block) {
+  if (block.pool == nullptr) return;
+  block.pool->used -= block.size;
+  block.pool->kept += block.size;
+}
+
+std::shared_ptr<DoublePool> pool_of(CUmemoryPool handle) {
+  need_start();
+  const auto found = state().pools.find(handle);
+  if (found == state().pools.end()) throw Failure{kInvalidValue};
+  return found->second;
 }
 
 /// Memory that is there for all streams when the call returns.
@@ -141,8 +168,66 @@ CUDA_FAKE CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t size) {
 CUDA_FAKE CUresult cuMemAllocAsync(CUdeviceptr* pointer, std::size_t size, CUstream handle) {
   return call("cuMemAllocAsync", [&] {
     DoubleStream& stream = own_stream(handle);
-    order_default_streams(stream);
-    *pointer = allocate(*stream.context, stream.queue, size, Source::kPool);
+    const auto ordinal = static_cast<std::size_t>(stream.context->ordinal);
+    *pointer = allocate_from(state().devices[ordinal].default_pool, size, stream);
+  });
+}
+
+CUDA_FAKE CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, std::size_t size, CUmemoryPool handle,
+                                           CUstream stream) {
+  return call("cuMemAllocFromPoolAsync", [&] {
+    const std::shared_ptr<DoublePool> pool = pool_of(handle);
+    DoubleStream& its = own_stream(stream);
+    if (pool->ordinal != its.context->ordinal) throw Failure{kInvalidValue};
+    *pointer = allocate_from(pool, size, its);
+  });
+}
+
+CUDA_FAKE CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties) {
+  return call("cuMemPoolCreate", [&] {
+    need_start();
+    const CUmemLocation& location = properties->location;
+    if (properties->alloc_type != kAllocationPinned || location.type != kLocationDevice || location.id < 0 ||
+        static_cast<std::size_t>(location.id) >= state().devices.size() || properties->handle_types != 0 ||
+        properties->max_size != 0) {
+      throw Failure{kInvalidValue};
+    }
+    auto pool = std::make_shared<DoublePool>();
+    pool->ordinal = location.id;
+    *handle = pool.get();
+    state().pools[pool.get()] = std::move(pool);
+  });
+}
+
+CUDA_FAKE CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+  return call("cuMemPoolDestroy", [&] {
+    pool_of(handle);
+    state().pools.erase(handle);
+  });
+}
+
+CUDA_FAKE CUresult cuMemPoolSetAttribute(CUmemoryPool handle, int attribute, void* value) {
+  return call("cuMemPoolSetAttribute", [&] {
+    const std::shared_ptr<DoublePool> pool = pool_of(handle);
+    if (attribute != kPoolReleaseThreshold) throw Failure{kInvalidValue};
+    std::memcpy(&pool->threshold, value, sizeof pool->threshold);
+  });
+}
+
+CUDA_FAKE CUresult cuMemPoolGetAttribute(CUmemoryPool handle, int attribute, void* value) {
+  return call("cuMemPoolGetAttribute", [&] {
+    const std::shared_ptr<DoublePool> pool = pool_of(handle);
+    if (attribute != kPoolReserved) throw Failure{kInvalidValue};
+    const std::uint64_t reserved = pool->used + pool->kept;
+    std::memcpy(value, &reserved, sizeof reserved);
+  });
+}
+
+CUDA_FAKE CUresult cuMemPoolTrimTo(CUmemoryPool handle, std::size_t least) {
+  return call("cuMemPoolTrimTo", [&] {
+    const std::shared_ptr<DoublePool> pool = pool_of(handle);
+    const std::uint64_t more = least > pool->used ? least - pool->used : 0;
+    pool->kept = std::min(pool->kept, more);
   });
 }
 
@@ -167,6 +252,7 @@ CUDA_FAKE CUresult cuMemFree_v2(CUdeviceptr pointer) {
     const Source source = block->second.source;
     if (source != Source::kAlloc && source != Source::kPool && source != Source::kManaged) throw Failure{kInvalidValue};
     freed = take(pointer);
+    put_back(freed);
   });
 }
 
@@ -178,6 +264,7 @@ CUDA_FAKE CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle) {
     if (block->second.source != Source::kPool && block->second.source != Source::kAlloc) throw Failure{kInvalidValue};
     order_default_streams(stream);
     Block freed = take(pointer);
+    put_back(freed);
     stream.context->backend->free(std::move(freed.buffer), stream.queue);
   });
 }

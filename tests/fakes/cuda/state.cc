@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <utility>
@@ -108,6 +109,15 @@ std::pair<const CUdeviceptr, Block>* block_of(CUdeviceptr pointer, std::uint64_t
     if (offset < block.second.size && size <= block.second.size - offset) return &block;
   }
   return nullptr;
+}
+
+void release_free_memory() {
+  const auto release = [](DoublePool& pool) {
+    const std::uint64_t more = pool.threshold > pool.used ? pool.threshold - pool.used : 0;
+    pool.kept = std::min(pool.kept, more);
+  };
+  for (const DoubleDevice& device : state().devices) release(*device.default_pool);
+  for (const auto& [handle, pool] : state().pools) release(*pool);
 }
 
 void order_default_streams(DoubleStream& stream) {

@@ -65,6 +65,14 @@ struct DoubleContext {
   std::set<DoubleStream*> streams;  ///< Of cuStreamCreate.
 };
 
+/// A memory pool: how much of its memory is in use, and how much is free and kept.
+struct DoublePool {
+  int ordinal = 0;
+  std::uint64_t threshold = 0;
+  std::uint64_t used = 0;
+  std::uint64_t kept = 0;
+};
+
 enum class Source { kAlloc, kPool, kPinned, kManaged, kRegistered, kOpened };
 
 /// One allocation, by its address on the device.
@@ -72,15 +80,17 @@ struct Block {
   Source source = Source::kAlloc;
   DoubleContext* context = nullptr;
   std::uint64_t size = 0;
-  device::Buffer buffer;    ///< None where the memory is somebody else's.
-  void* host = nullptr;     ///< The host's address; null where it has none.
-  int opened = 0;           ///< Times, for kOpened.
-  CUipcMemHandle handle{};  ///< For kOpened, and of kAlloc once it was exported.
-  UniqueFd exported;        ///< What another process opens.
+  device::Buffer buffer;             ///< None where the memory is somebody else's.
+  void* host = nullptr;              ///< The host's address; null where it has none.
+  int opened = 0;                    ///< Times, for kOpened.
+  CUipcMemHandle handle{};           ///< For kOpened, and of kAlloc once it was exported.
+  UniqueFd exported;                 ///< What another process opens.
+  std::shared_ptr<DoublePool> pool;  ///< For kPool; lives as long as its memory, also if it was destroyed.
 };
 
 struct DoubleDevice {
   device::Device backend;
+  std::shared_ptr<DoublePool> default_pool = std::make_shared<DoublePool>();
   std::unique_ptr<DoubleContext> primary;
   int retained = 0;
 };
@@ -96,6 +106,8 @@ struct State {
   std::uint64_t context_ids = 0;                          ///< How many were given.
   std::set<DoubleEvent*> events;
   std::map<CUdeviceptr, Block> blocks;
+  std::map<CUmemoryPool, std::shared_ptr<DoublePool>> pools;  ///< Of cuMemPoolCreate.
+  std::uint64_t mapped = 0;                                   ///< Bytes that pools took from the system.
 
   /// The ends of streams that were destroyed since the last reset: their work may be under way.
   std::vector<std::pair<std::shared_ptr<device::Context>, device::Event>> ended;
@@ -151,6 +163,8 @@ DoubleEvent& event_of(CUevent handle);
 void end_stream(DoubleStream* stream);
 /// The block that these bytes lie in, or null.
 std::pair<const CUdeviceptr, Block>* block_of(CUdeviceptr pointer, std::uint64_t size);
+/// Has the pools return the free memory to the system that they don't keep: what each synchronization does.
+void release_free_memory();
 /// What a stream must do before new work is put on it: what the legacy default stream's rules order it after.
 void order_default_streams(DoubleStream& stream);
 /// Bytes as the backend names them; memory that isn't ours is the host's.

@@ -11,6 +11,8 @@ CUresult wait_for(DoubleContext* context, const Event& event) noexcept {
   try {
     const std::shared_ptr<crossdock::device::Context> backend = context->backend;
     backend->wait(event);
+    const std::lock_guard lock(state().mutex);
+    release_free_memory();
     return kSuccess;
   } catch (...) {
     const std::lock_guard lock(state().mutex);
@@ -80,6 +82,14 @@ CUDA_FAKE CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
   return call("cuStreamGetCtx", [&] {
     need_context();  // The documentation has it fail without one.
     *context = stream_of(handle).context;
+  });
+}
+
+// No stream is ever captured as a graph.
+CUDA_FAKE CUresult cuStreamIsCapturing(CUstream handle, int* status) {
+  return call("cuStreamIsCapturing", [&] {
+    stream_of(handle);
+    *status = 0;
   });
 }
 

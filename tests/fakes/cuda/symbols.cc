@@ -44,7 +44,6 @@ constexpr Versioned kFunctions[] = {
     {"cuMemcpyHtoD", 3020, "cuMemcpyHtoD_v2"},
     {"cuMemcpyDtoH", 3020, "cuMemcpyDtoH_v2"},
     {"cuMemsetD8Async", 3020, "cuMemsetD8Async"},
-    {"cuStreamQuery", 2000, "cuStreamQuery"},
     {"cuLaunchHostFunc", 10000, "cuLaunchHostFunc"},
     {"cuGetProcAddress", 11030, "cuGetProcAddress"},
     {"cuGetProcAddress", 12000, "cuGetProcAddress_v2"},

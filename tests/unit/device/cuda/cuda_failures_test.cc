@@ -15,6 +15,7 @@ namespace {
 
 using crossdock::testing::Cuda;
 using crossdock::testing::message_of;
+using crossdock::testing::ScopedVariable;
 using ::testing::HasSubstr;
 
 constexpr int kOutOfMemory = 2;
@@ -66,7 +67,7 @@ class CudaFailures : public ::testing::Test {
 };
 
 TEST_F(CudaFailures, AreNamedAsCudaNamesThem) {
-  cuda_.fail("cuMemAllocAsync", 1, kOutOfMemory);
+  cuda_.fail("cuMemAllocFromPoolAsync", 1, kOutOfMemory);
   const std::string what = message_of<ResourceError>([&] { allocate(4096); });
   EXPECT_THAT(what, HasSubstr("CUDA_ERROR_OUT_OF_MEMORY (out of memory)"));
   EXPECT_THAT(what, HasSubstr("allocating 4096 bytes on cuda:0"));
@@ -115,17 +116,19 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
     for (const Queue& queue : queues) cuda_.run("cuStreamSynchronize", queue.native());
     return failed;
   };
-  const std::vector<std::string> functions = {"cuDeviceGetCount",  "cuDeviceGet",
-                                              "cuDeviceGetUuid",   "cuDevicePrimaryCtxRetain",
-                                              "cuCtxGetCurrent",   "cuCtxPushCurrent_v2",
-                                              "cuMemAlloc_v2",     "cuMemAllocAsync",
-                                              "cuMemHostAlloc",    "cuMemAllocManaged",
-                                              "cuMemcpyAsync",     "cuMemcpyPeerAsync",
-                                              "cuStreamCreate",    "cuPointerGetAttributes",
-                                              "cuStreamGetCtx",    "cuStreamWaitEvent",
-                                              "cuEventCreate",     "cuEventRecord",
-                                              "cuEventQuery",      "cuEventSynchronize",
-                                              "cuIpcGetMemHandle", "cuDeviceGetAttribute"};
+  const std::vector<std::string> functions = {"cuDeviceGetCount",      "cuDeviceGet",
+                                              "cuDeviceGetUuid_v2",    "cuMemPoolCreate",
+                                              "cuMemPoolSetAttribute", "cuStreamIsCapturing",
+                                              "cuStreamQuery",         "cuDevicePrimaryCtxRetain",
+                                              "cuCtxGetCurrent",       "cuCtxPushCurrent_v2",
+                                              "cuMemAlloc_v2",         "cuMemAllocFromPoolAsync",
+                                              "cuMemHostAlloc",        "cuMemAllocManaged",
+                                              "cuMemcpyAsync",         "cuMemcpyPeerAsync",
+                                              "cuStreamCreate",        "cuPointerGetAttributes",
+                                              "cuStreamGetCtx",        "cuStreamWaitEvent",
+                                              "cuEventCreate",         "cuEventRecord",
+                                              "cuEventQuery",          "cuEventSynchronize",
+                                              "cuIpcGetMemHandle",     "cuDeviceGetAttribute"};
   for (const std::string& function : functions) {
     cuda_.control("crossdockCudaFakeReset");
     EXPECT_FALSE(everything());
@@ -320,7 +323,7 @@ TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
   drop();
   cuda_.control("crossdockCudaFakeSetAttribute", kPools, 0);
   open();
-  const std::uint64_t before = cuda_.calls("cuMemAllocAsync");
+  const std::uint64_t before = cuda_.calls("cuMemAllocFromPoolAsync");
   {
     Buffer freed = allocate(64);
     const Buffer dropped = allocate(64);
@@ -329,7 +332,7 @@ TEST_F(CudaFailures, WithoutPoolsMemoryIsAllocatedAtOnce) {
     EXPECT_EQ(cuda_.live().allocations, 1u);
   }
   EXPECT_EQ(cuda_.live().allocations, 0u);
-  EXPECT_EQ(cuda_.calls("cuMemAllocAsync"), before);
+  EXPECT_EQ(cuda_.calls("cuMemAllocFromPoolAsync"), before);
 }
 
 TEST_F(CudaFailures, WithoutManagedMemoryItIsRefused) {
@@ -344,7 +347,7 @@ TEST_F(CudaFailures, WithoutManagedMemoryItIsRefused) {
 
 TEST_F(CudaFailures, PoolMemoryIsAllocatedAndFreedInTheQueuesOrder) {
   Buffer freed = allocate(64);
-  EXPECT_EQ(cuda_.calls("cuMemAllocAsync"), 1u);
+  EXPECT_EQ(cuda_.calls("cuMemAllocFromPoolAsync"), 1u);
   EXPECT_EQ(cuda_.calls("cuMemAlloc_v2"), 0u);
   context_->free(std::move(freed), *queue_);
   EXPECT_EQ(cuda_.calls("cuMemFreeAsync"), 1u);
@@ -358,6 +361,106 @@ TEST_F(CudaFailures, PoolMemoryIsAllocatedAndFreedInTheQueuesOrder) {
   EXPECT_EQ(cuda_.calls("cuMemFree_v2"), 0u);
   EXPECT_EQ(cuda_.calls("cuStreamSynchronize") + cuda_.calls("cuCtxSynchronize"), 0u);
   finish();
+}
+
+TEST_F(CudaFailures, FreeMemoryOfThePoolIsUsedAgainAfterAWait) {
+  constexpr std::uint64_t kSize = std::uint64_t{1} << 20;
+  const auto mapped_by_three = [&] {
+    drop();
+    cuda_.control("crossdockCudaFakeReset");
+    open();
+    for (int i = 0; i < 3; ++i) {
+      { const Buffer dropped = allocate(kSize); }
+      finish();
+    }
+    return cuda_.mapped();
+  };
+  EXPECT_EQ(mapped_by_three(), kSize);
+  EXPECT_EQ(cuda_.pools(), 1u);
+  drop();
+  EXPECT_EQ(cuda_.pools(), 0u);
+  {
+    const ScopedVariable none("CROSSDOCK_CUDA_POOL_BYTES", "0");
+    EXPECT_EQ(mapped_by_three(), 3 * kSize) << "returned to the system at each wait";
+  }
+  const ScopedVariable nonsense("CROSSDOCK_CUDA_POOL_BYTES", "1 MiB");
+  EXPECT_EQ(mapped_by_three(), kSize);
+}
+
+TEST_F(CudaFailures, FreeMemoryOfThePoolMakesRoomForOtherMemory) {
+  for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared}) {
+    const char* const function = kind == MemoryKind::kDevice ? "cuMemAlloc_v2"
+                                 : kind == MemoryKind::kHost ? "cuMemHostAlloc"
+                                                             : "cuMemAllocManaged";
+    const Sharing sharing = kind == MemoryKind::kDevice ? Sharing::kExportable : Sharing::kPrivate;
+    { const Buffer dropped = allocate(64); }
+    finish();
+    cuda_.fail(function, 1, kOutOfMemory);
+    EXPECT_NO_THROW(allocate(64, kind, sharing)) << function;
+    cuda_.fail(function, 1, kOutOfMemory);
+    EXPECT_THROW(allocate(64, kind, sharing), ResourceError) << "the pool has none left";
+  }
+}
+
+TEST_F(CudaFailures, WithoutAPoolOfItsOwnItUsesTheDefaultOne) {
+  for (const char* function : {"cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
+    drop();
+    open();
+    cuda_.fail(function, 1, kNotSupported);
+    const Buffer buffer = allocate(64);
+    EXPECT_GT(cuda_.calls("cuMemAllocAsync"), 0u) << function;
+    EXPECT_EQ(cuda_.pools(), 0u) << function;
+  }
+}
+
+TEST_F(CudaFailures, APoolOutlivesItsContextWithItsMemory) {
+  Buffer kept = allocate(64);
+  drop();
+  EXPECT_EQ(cuda_.pools(), 1u);
+  kept = Buffer();
+  EXPECT_EQ(cuda_.pools(), 0u);
+}
+
+TEST_F(CudaFailures, MemoryIsFreedAtOnceIfItsQueueHasNoWork) {
+  Buffer buffer = allocate(64, MemoryKind::kDevice, Sharing::kExportable);
+  context_->free(std::move(buffer), *queue_);
+  EXPECT_EQ(cuda_.live().allocations, 0u) << "no other verb may follow";
+  // And where that can't be said, later.
+  for (const char* function : {"cuStreamIsCapturing", "cuStreamQuery"}) {
+    buffer = allocate(64, MemoryKind::kHost);
+    cuda_.fail(function, 1, kUnknown);
+    context_->free(std::move(buffer), *queue_);
+    EXPECT_EQ(cuda_.live().allocations, 1u) << function;
+    finish();
+    EXPECT_EQ(cuda_.live().allocations, 0u) << function;
+  }
+}
+
+TEST_F(CudaFailures, ADeviceIsNamedByTheUuidOfItsMigInstance) {
+  const std::string its = context_->identity();
+  EXPECT_THAT(its, HasSubstr("crossdock"));
+  drop();
+  cuda_.control("crossdockCudaFakeHide", "cuDeviceGetUuid_v2");
+  open();
+  EXPECT_THAT(context_->identity(), HasSubstr("Crossdock")) << "before CUDA 11.4";
+}
+
+TEST_F(CudaFailures, ToOpenMemoryOfThisVeryProcessSaySo) {
+  const Buffer buffer = allocate(64, MemoryKind::kDevice, Sharing::kExportable);
+  const auto import = [&] {
+    MemoryHandle handle = context_->export_memory(buffer.ref());
+    handle.opaque.back() ^= std::byte{1};  // as another copy of the library exports it
+    context_->import_memory(std::move(handle), "a server");
+  };
+  cuda_.fail("cuIpcOpenMemHandle_v2", 1, 201);
+  EXPECT_THAT(message_of<UnsupportedError>(import), HasSubstr("a server: CUDA opens no memory in the process that"));
+  cuda_.fail("cuIpcOpenMemHandle_v2", 1, 205);
+  EXPECT_THAT(message_of<ResourceError>(import), HasSubstr("CUDA_ERROR_MAP_FAILED"));
+  for (const int result : {304, kUnknown}) {
+    cuda_.fail("cuIpcOpenMemHandle_v2", 1, result);
+    EXPECT_THAT(message_of<SystemError>(import),
+                HasSubstr("memory from a server, whose process must still be running"));
+  }
 }
 
 TEST_F(CudaFailures, MemoryThatOthersHoldTooIsParked) {
