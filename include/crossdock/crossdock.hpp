@@ -19,6 +19,8 @@
 #include "crossdock/exchange/usm_array.h"
 #include "crossdock/offload/placement.h"
 #include "crossdock/offload/queue_manager.h"
+#include "crossdock/peers/message.h"
+#include "crossdock/peers/peer.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/file.h"
 #include "crossdock/session/runtime.h"

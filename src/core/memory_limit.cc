@@ -176,9 +176,7 @@ std::uint64_t machine_swap() noexcept {
   return ::sysinfo(&info) == 0 ? std::uint64_t{info.freeswap} * info.mem_unit : 0;
 }
 
-}  // namespace
-
-std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
+std::optional<MemoryRoom> cgroup_room(const MemoryLimitFiles& files) {
   const Names* names = nullptr;
   const auto cgroup = find_cgroup(files.process + "/cgroup", &names);
   if (!cgroup) return std::nullopt;
@@ -203,6 +201,31 @@ std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
   }
 }
 
+/// Returns the room that the machine leaves: memory that is free or can be made so, and free swap.
+std::optional<MemoryRoom> machine_room(const MemoryLimitFiles& files) {
+  std::ifstream file(files.root + "/proc/meminfo");
+  std::optional<std::uint64_t> total;
+  std::optional<std::uint64_t> available;
+  for (std::string line; (!total || !available) && std::getline(file, line);) {  // "MemTotal:       24684084 kB"
+    std::istringstream words(line);
+    std::string name;
+    std::uint64_t kibibytes = 0;
+    if (!(words >> name >> kibibytes)) continue;
+    if (name == "MemTotal:") total = kibibytes << 10;
+    if (name == "MemAvailable:") available = kibibytes << 10;
+  }
+  if (!total || !available) return std::nullopt;
+  return MemoryRoom{.cgroup = {}, .limit = *total, .available = *available + files.free_swap};
+}
+
+}  // namespace
+
+std::optional<MemoryRoom> memory_room(const MemoryLimitFiles& files) {
+  auto cgroup = cgroup_room(files);
+  auto machine = machine_room(files);
+  return !cgroup || (machine && machine->available < cgroup->available) ? machine : cgroup;
+}
+
 void check_memory_room(std::uint64_t size, const char* what) {
   static std::atomic<std::uint64_t> allowance{0};  // bytes that may be taken before the next read
   for (std::uint64_t left = allowance.load(std::memory_order_relaxed); left >= size;) {
@@ -214,10 +237,13 @@ void check_memory_room(std::uint64_t size, const char* what) {
     return;
   }
   if (size > room->available) {
-    throw ResourceError(std::string(what) + " needs " + size_text(size) + ", but the cgroup " +
-                        printable(room->cgroup) + " (memory limit " + size_text(room->limit) + ") has only " +
-                        size_text(room->available) +
-                        " left: raise the limit (memory.max, a container's memory limit), or use less memory at once");
+    const std::string needs = std::string(what) + " needs " + size_text(size) + ", but ";
+    const std::string left = ") has only " + size_text(room->available) + " left: ";
+    if (room->cgroup.empty()) {
+      throw ResourceError(needs + "this machine (memory " + size_text(room->limit) + left + "use less memory at once");
+    }
+    throw ResourceError(needs + "the cgroup " + printable(room->cgroup) + " (memory limit " + size_text(room->limit) +
+                        left + "raise the limit (memory.max, a container's memory limit), or use less memory at once");
   }
   allowance.store(std::min(kStep, (room->available - size) / 4), std::memory_order_relaxed);
 }

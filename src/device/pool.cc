@@ -42,7 +42,7 @@ struct Pool::Impl {
     std::unique_ptr<PoolBlock> block;
     std::uint64_t asked = 0;  // bytes that the owner asked for
     bool owned = true;        // false once the owner has freed it
-    bool forked = false;      // another process of a fork has it, too: it can't be used again
+    bool single_use = false;  // another process has it since a fork: it isn't used again
     std::uint32_t leases = 0;
   };
   using Blocks = std::map<const std::byte*, Used>;  // by their first address
@@ -129,7 +129,9 @@ struct Pool::Impl {
     PoolBlock& block = *entry.block;
     const std::uint64_t bytes = block.bytes();
     // Frees the private copies of pages, which takes milliseconds for a large block: so no lock is held.
-    const bool usable = !entry.forked && (!block.is_private() || block.make_shared());
+    const auto region = block.region();
+    const bool reusable = !entry.single_use && (region == nullptr || region->reusable());
+    const bool usable = reusable && (!block.is_private() || block.make_shared());
     Idle freed;
     try {
       if (usable) freed.push_back(std::move(entry.block));
@@ -160,7 +162,7 @@ struct Pool::Impl {
     for (auto& [start, entry] : used) {
       try {
         if (!entry.block->is_private()) entry.block->make_private();
-        entry.forked = true;
+        entry.single_use = true;
       } catch (const std::exception&) {
         // There are no mappings left. The child doesn't get this block: an access is SIGSEGV there.
       }
@@ -171,7 +173,7 @@ struct Pool::Impl {
       entry.block->become_inherited();
       entry.leases = 0;  // those are the parent's
     }
-    std::erase_if(used, [](const auto& entry) { return !entry.second.owned || !entry.second.forked; });
+    std::erase_if(used, [](const auto& entry) { return !entry.second.owned || !entry.second.single_use; });
     for (auto& block : idle) block->become_inherited();
     idle.clear();
     stats = {};

@@ -28,13 +28,14 @@ class PrivateMemory {
 /// Returns whether these bytes are in such memory. Thread-safe; takes a lock only while there is some.
 bool in_private_memory(const void* pointer, std::uint64_t size) noexcept;
 
-/// The memory that a peer sent, behind such memory.
+/// The memory that a peer sent, behind such memory or read-only.
 struct ReceivedMemory {
   std::shared_ptr<const Region> region;  ///< With a descriptor.
   std::uint64_t offset = 0;              ///< Of the first byte in it.
 };
-/// Returns the region behind these bytes, if nobody has written to their pages: then the region has the same bytes, and
-/// can be passed on in their place. The region doesn't keep the peer's lease on them. Thread-safe.
+/// Returns the region behind these bytes, or that they are in, if nobody has written to their pages: then the region
+/// has the same bytes, and can be passed on in their place. The region doesn't keep the peer's lease on them.
+/// Thread-safe.
 std::optional<ReceivedMemory> received_memory(const void* pointer, std::uint64_t size);
 
 /// Returns whether one of these bytes, which are in a private mapping of a file, may have been written to. Reads none

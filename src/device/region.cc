@@ -133,7 +133,10 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   const bool file = kind == RegionKind::kFile;
   region->record_ = {region->data_, size, file ? MappingKind::kFile : MappingKind::kMemory,
                      file ? path_behind(fd.get()) + ", " + where : where};
-  if (descriptor == Descriptor::kKeep) region->fd_ = std::move(fd);
+  if (descriptor == Descriptor::kKeep) {
+    region->fd_ = std::move(fd);
+    if (kind == RegionKind::kRecycled) listed::set_source(region->data_, region);
+  }
   return region;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -101,6 +102,10 @@ class Region {
   const std::shared_ptr<Context>& context() const noexcept { return context_; }
   /// kDevice: the memory.
   BufferRef memory() const noexcept { return memory_.ref(); }
+  /// Marks memory that another process may go on reading when all leases of it are over: one that held it has ended,
+  /// and may have passed it on. Who made it frees it then, and doesn't use it again. Thread-safe.
+  void never_reuse() const noexcept { reusable_.store(false, std::memory_order_relaxed); }
+  bool reusable() const noexcept { return reusable_.load(std::memory_order_relaxed); }
   /// For kFile at its producer: throws FileChangedError, which says what changed, if the file's size or modification
   /// time differs from `stamp()`. A file that was renamed, unlinked, or given another mode hasn't changed. For other
   /// regions does nothing.
@@ -132,6 +137,7 @@ class Region {
   UniqueFd fd_;
   RegionKind kind_ = RegionKind::kFrozen;
   bool writable_ = false;
+  mutable std::atomic<bool> reusable_{true};
   std::uint64_t size_ = 0;
   const std::byte* data_ = nullptr;
   std::uint64_t mapped_ = 0;  // bytes of address space to free

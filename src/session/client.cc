@@ -105,6 +105,16 @@ std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& o
       std::make_unique<Reader::Impl>(pool(impl_->pool), pool(impl_->data_pool), name, options, interrupted));
 }
 
+bool Client::drop_ended() {
+  impl_->pool->made_in().check("this Client");
+  bool any = impl_->pool->drop_ended();
+  if (impl_->data_pool) {
+    any |= impl_->data_pool->drop_ended();
+    any |= impl_->catalog_pool->drop_ended();
+  }
+  return any;
+}
+
 void Client::close() {
   impl_->pool->made_in().check("this Client");
   impl_->pool->close();

@@ -99,6 +99,22 @@ void ClientPool::drop(const ClientConnection& connection) noexcept {
   std::erase_if(idle_, [&](const auto& idle) { return idle.get() == &connection; });
 }
 
+bool ClientPool::drop_ended() {
+  std::vector<std::shared_ptr<ClientConnection>> idle;  // looked at, and dropped, without the lock
+  std::vector<std::shared_ptr<ClientPool>> others;
+  {
+    const std::lock_guard lock(mutex_);
+    idle.swap(idle_);
+    others = others_;
+  }
+  const auto ended = std::partition(idle.begin(), idle.end(), [](const auto& one) { return one->still_good(); });
+  bool any = ended != idle.begin();
+  for (const auto& other : others) any |= other->drop_ended();
+  const std::lock_guard lock(mutex_);
+  if (!closed_) idle_.insert(idle_.end(), idle.begin(), ended);
+  return any;
+}
+
 void ClientPool::close() {
   std::vector<std::shared_ptr<ClientConnection>> dropped;  // closed without the lock
   std::vector<std::shared_ptr<ClientPool>> others;

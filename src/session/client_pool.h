@@ -33,6 +33,9 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   /// Removes a connection that must not wait for another stream. The caller holds it. Does nothing if it isn't waiting
   /// here.
   void drop(const ClientConnection& connection) noexcept;
+  /// Closes idle connections whose server has ended, here and in the pools of for_streams(). Returns whether any idle
+  /// connection is left. Never blocks.
+  bool drop_ended();
   void close();
 
   const ClientOptions& options() const noexcept { return options_; }

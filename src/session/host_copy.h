@@ -66,6 +66,9 @@ class HostCopyStream final : public ServerStream {
   }
   int look_again_ms() const noexcept override;
   void returned(std::uint32_t slot, std::uint32_t n) noexcept override { stream_->returned(slot, n); }
+  void lost() noexcept override {
+    if (stream_) stream_->lost();
+  }
   void over() noexcept override {
     if (stream_) stream_->over();
   }

@@ -20,6 +20,9 @@ class RegionNumbers {
   std::uint16_t of(const std::shared_ptr<const device::Region>& region, bool* is_new);
   /// Removes the region, so that its number is free again. The number must be in use.
   void remove(std::uint16_t number) noexcept;
+  bool knows(const std::shared_ptr<const device::Region>& region) const noexcept {
+    return numbers_.contains(region.get());
+  }
   std::size_t size() const noexcept { return numbers_.size(); }
 
  private:

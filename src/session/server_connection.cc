@@ -22,6 +22,9 @@ constexpr std::uint64_t kPerBuffer = 50;
 constexpr std::uint64_t kPerRetirement = 100;
 constexpr std::uint64_t kBytesPerUnit = 4;
 
+// Messages that are read of a connection that ends: more than a ring holds of those that free something.
+constexpr int kMostLastMessages = 1 << 16;
+
 bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> codes) {
   const auto* const ours = dynamic_cast<const Error*>(&reason);
   return ours != nullptr && std::find(codes.begin(), codes.end(), ours->code()) != codes.end();
@@ -55,6 +58,10 @@ ServerConnection::ServerConnection(std::unique_ptr<transport::Connection> connec
 }
 
 ServerConnection::~ServerConnection() {
+  take_last_frees();
+  for (const auto& [id, stream] : streams_) {
+    if (stream.outstanding > 0) stream.source->lost();
+  }
   // Destroying the records of a million leases takes tens of milliseconds. Another thread does it, so that other
   // connections don't wait for it.
   const std::uint64_t memory = sender_->leases().memory();
@@ -461,6 +468,30 @@ void ServerConnection::watch_starvation(std::int64_t now_ms) {
     deadline_ms_ = until;
   } else {
     under_way_->source->pass_by_value();  // this wakes the source, which notifies the waker when it has continued
+  }
+}
+
+// Takes what the consumer has freed before it ended: the connection may have been found closed while something was
+// sent.
+void ServerConnection::take_last_frees() noexcept {
+  const auto any_outstanding = [this] {
+    return std::ranges::any_of(streams_, [](const auto& entry) { return entry.second.outstanding > 0; });
+  };
+  try {
+    for (int messages = 0; any_outstanding();) {
+      if (sender_->freeing()) {
+        sender_->free_more(&freed_);
+      } else {
+        if (++messages > kMostLastMessages) return;
+        const std::optional<transport::Incoming> message = connection_->receive();
+        if (!message) return;
+        if (!message->tagged || message->tag != connection_->agreement().free_data) continue;
+        sender_->on_tagged(message->tag, message->bytes, &freed_);
+      }
+      apply_frees();
+    }
+  } catch (const std::exception&) {
+    // The connection has ended, and nothing follows; or the peer broke its rules, and is believed no more.
   }
 }
 

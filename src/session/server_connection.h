@@ -67,6 +67,7 @@ class ServerConnection {
   void start(std::string_view ticket);
   void pass_end_of_bodies();
   void apply_frees();
+  void take_last_frees() noexcept;
   bool pump(std::int64_t now_ms, TurnBudget& budget);
   std::uint64_t cost_of_current() const noexcept;
   void count_pushed(TurnBudget& budget) noexcept;

@@ -6,6 +6,7 @@
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
+#include "device/leak.h"
 #include "device/region_address.h"
 
 namespace crossdock::session {
@@ -90,6 +91,12 @@ void TableStream::returned(std::uint32_t message, std::uint32_t n) noexcept {
   for_each_region(message, [&](std::uint16_t region) {
     if (--region_leases_[region] == 0 && over_) dropped_.push_back(region);
   });
+}
+
+void TableStream::lost() noexcept {
+  for (const auto& region : table_->regions) region->never_reuse();
+  // Their makers would use them again.
+  if (!table_->received.empty()) device::leak(table_);
 }
 
 void TableStream::over() noexcept {

@@ -59,6 +59,8 @@ class ServerStream {
   virtual const std::shared_ptr<const device::Region>& region(std::uint32_t index) const = 0;
   /// The leases of `n` buffers of a message were freed.
   virtual void returned(std::uint32_t slot, std::uint32_t n) noexcept = 0;
+  /// The consumer has ended, and held memory: it may have passed it on, so it must not be used again.
+  virtual void lost() noexcept {}
   /// Tells the stream that no more messages will be requested, whether it has ended or not; leases may still be
   /// outstanding.
   virtual void over() noexcept {}
@@ -90,6 +92,7 @@ class TableStream final : public ServerStream {
     return table_->regions[index];
   }
   void returned(std::uint32_t message, std::uint32_t n) noexcept override;
+  void lost() noexcept override;
   void over() noexcept override;
   bool has_dropped() const noexcept override { return !dropped_.empty(); }
   void take_dropped(std::vector<std::uint32_t>* regions) override;

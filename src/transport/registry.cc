@@ -16,6 +16,10 @@ void TransportRegistry::add(std::shared_ptr<const Transport> transport) {
   transports_.push_back(std::move(transport));
 }
 
+std::unique_ptr<Listener> Transport::listen_for_peers(const std::string&, LogCallback) const {
+  throw UnsupportedError(std::string(scheme()) + ": has no peers");
+}
+
 const std::shared_ptr<const Transport>& TransportRegistry::find(std::string_view scheme) const {
   for (const auto& transport : transports_) {
     if (transport->scheme() == scheme) return transport;

@@ -28,6 +28,10 @@ class Transport {
   /// transport chooses one. Throws the errors of the transport's own listen function.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                            LogCallback log) const = 0;
+  /// Whether peers can reach each other by it (ChannelRole::kMessages).
+  virtual bool has_peers() const noexcept { return false; }
+  /// Listens for peers, see Serves::kPeers. Throws as listen(), and UnsupportedError if this transport has no peers.
+  virtual std::unique_ptr<Listener> listen_for_peers(const std::string& address, LogCallback log) const;
   virtual std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                               const InterruptHook& interrupted) const = 0;
 };

@@ -20,7 +20,7 @@ namespace crossdock::transport {
 /// two slashes, an abstract socket), NotFoundError (the folder of the path doesn't exist), PermissionError (also if the
 /// folder of names isn't private to this user), ConnectionError (a live server holds the address).
 std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                                     const ShmOptions& options, LogCallback log);
+                                     const ShmOptions& options, LogCallback log, Serves serves = Serves::kStreams);
 
 /// Connects and shakes hands. Throws NotFoundError or ConnectionError (no server there), PermissionError (another
 /// user), HandshakeError (not a server of this protocol, or another version; the text names both versions),

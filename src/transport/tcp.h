@@ -15,7 +15,7 @@ namespace crossdock::transport {
 /// machine, or "*" for all addresses. Throws UriError, NotFoundError (no such name), ConnectionError (in use),
 /// PermissionError, SystemError.
 std::unique_ptr<Listener> tcp_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                                     const TcpOptions& options, LogCallback log);
+                                     const TcpOptions& options, LogCallback log, Serves serves = Serves::kStreams);
 
 /// Connects and shakes hands. Tries the addresses of the name one after the other until one answers. The time limit and
 /// the hook apply to everything except the name lookup. Throws UriError, NotFoundError (no such name), ConnectionError

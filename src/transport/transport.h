@@ -63,6 +63,12 @@ struct SpecifiedServer {
   std::vector<std::byte> remote_handle{};  ///< The key for reads of its memory, in the transport's form; empty: none.
 };
 
+/// What a listening end has for its clients.
+enum class Serves : std::uint8_t {
+  kStreams,  ///< Streams of tables. Clients send requests and frees: bodies and regions are accepted from none.
+  kPeers,    ///< Messages of equals (ChannelRole::kMessages): each end may send bodies and announce regions.
+};
+
 /// What a client asks for when it connects.
 struct ConnectOptions {
   ChannelRole role = ChannelRole::kBoth;

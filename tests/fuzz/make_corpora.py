@@ -48,6 +48,33 @@ def messages() -> None:
             put("message", f"{name}_values", with_length(schema.flatbuffer) + others[0].flatbuffer)
 
 
+def peer_messages() -> None:
+    """An opening byte, then steps: a kind and what it takes (fuzz_peer_messages.cc)."""
+
+    def control(message: bytes) -> bytes:
+        return bytes([0, len(message)]) + message
+
+    def body(content: bytes) -> bytes:
+        return b"\x01" + struct.pack("<H", len(content)) + content
+
+    def frames(*entries: tuple[int, int, int]) -> bytes:
+        return bytes([2, len(entries)]) + b"".join(struct.pack("<HHB", *entry) for entry in entries)
+
+    announce, receive, drop, copies = b"\x03", b"\x05", b"\x06", b"\x07"
+    send = b"\x04" + struct.pack("<H", 1000)
+    value = struct.pack("<IIQ", 1, 0, 4) + struct.pack("<QQII", 5, 0, 0, 0) + b"meta"
+    value += bytes(-len(value) % 64) + b"frame"
+    returned = struct.pack("<IIQQII", 2, 1, 1, 0, 0, 1)
+    opening = struct.pack("<IIQIIQQII", 1, 1, 0, 4, 8, 4096, 4096, 4, 3) + b"0.1"
+    put("peer_messages", "by_value", b"\x01" + body(value) + receive + drop)
+    put("peer_messages", "by_address", b"\x01" + announce + frames((100, 64, 0), (8000, 100, 0)) + receive + drop)
+    put("peer_messages", "outside", b"\x01" + announce + frames((65535, 64, 0)) + receive)
+    put("peer_messages", "lends", b"\x01" + send + copies + control(returned) + send + copies)
+    put("peer_messages", "twice", b"\x01" + send + copies + control(returned) + control(returned))
+    put("peer_messages", "opens", b"\x00" + control(opening) + send + copies + control(struct.pack("<II", 3, 0)))
+    put("peer_messages", "window", b"\x01" + body(value) * 5 + receive)
+
+
 def files() -> None:
     for name, table in SMALL.items():
         for form, new in (("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream)):
@@ -200,6 +227,7 @@ def uris() -> None:
 
 if __name__ == "__main__":
     messages()
+    peer_messages()
     files()
     conversions()
     compressed_bodies()

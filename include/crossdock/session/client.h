@@ -152,6 +152,9 @@ class CROSSDOCK_EXPORT Client {
   /// message lists the names that exist), ConsumedError, and the errors of Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
+  /// Closes the connections without a stream under way whose server has ended; they cost descriptors until then.
+  /// Returns whether such a connection to a server that lives is left. Never blocks.
+  bool drop_ended();
   /// Starts no new streams from now on. Readers that exist continue. Each connection stays open until its last batch is
   /// released.
   void close();

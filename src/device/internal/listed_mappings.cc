@@ -17,7 +17,8 @@ namespace {
 struct Mapping {
   std::uint64_t size;
   RegionKind kind;
-  std::weak_ptr<const Region> source;  // of a private mapping
+  std::weak_ptr<const Region>
+      source;  // of a private mapping: the region behind it; of others: itself, if it can be passed on
   bool is_private = false;
 };
 
@@ -85,6 +86,13 @@ void add(const void* start, std::uint64_t size, RegionKind kind, const std::weak
   const std::lock_guard lock(all.mutex);
   all.by_start.emplace(address_of(start), Mapping{size, kind, source, !source.expired()});
   all.counted();
+}
+
+void set_source(const void* start, const std::weak_ptr<const Region>& source) noexcept {
+  Mappings& all = mappings();
+  const std::lock_guard lock(all.mutex);
+  const auto mapping = all.by_start.find(address_of(start));
+  if (mapping != all.by_start.end()) mapping->second.source = source;
 }
 
 void add_own(const void* start, std::uint64_t size) {

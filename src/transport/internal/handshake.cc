@@ -43,13 +43,21 @@ void require_client_version(std::uint32_t client, std::uint32_t own) {
                                                ", this server version " + std::to_string(own)}};
 }
 
-ChannelRole checked_role(std::uint32_t role, std::uint64_t max_message) {
+ChannelRole checked_role(std::uint32_t role, std::uint64_t max_message, Serves serves) {
   if (max_message == 0) throw ProtocolError("the client's max_message is 0");
-  if (role > static_cast<std::uint32_t>(ChannelRole::kData)) {
+  if (role > static_cast<std::uint32_t>(ChannelRole::kMessages)) {
     throw ProtocolError("the client requests the unknown channel role " + std::to_string(role) +
-                        "; the roles are 0 (metadata and bodies), 1 (metadata) and 2 (bodies)");
+                        "; the roles are 0 (metadata and bodies), 1 (metadata), 2 (bodies) and 3 (messages of equals)");
   }
-  return static_cast<ChannelRole>(role);
+  const auto known = static_cast<ChannelRole>(role);
+  if (serves == Serves::kStreams && known == ChannelRole::kMessages) {
+    throw ProtocolError(
+        "the client is a peer (xd.peers), but this server serves tables: use the URI of a listener for peers");
+  }
+  if (serves == Serves::kPeers && known != ChannelRole::kMessages) {
+    throw ProtocolError("the client asks for tables, but this listens for peers (xd.peers): use the URI of a server");
+  }
+  return known;
 }
 
 void throw_refused(const Refused& refused, const std::string& where, std::uint32_t version, std::uint32_t own) {

@@ -85,8 +85,9 @@ void append(const Refused& refused, std::vector<std::byte>* packet);
 
 /// Throws Rejection unless both ends speak the same version.
 void require_client_version(std::uint32_t client, std::uint32_t own);
-/// Returns the role with the number `role`. Throws ProtocolError if there is none, or `max_message` is 0.
-ChannelRole checked_role(std::uint32_t role, std::uint64_t max_message);
+/// Returns the role with the number `role`. Throws ProtocolError if there is none, if the listening end serves no such
+/// clients, or if `max_message` is 0.
+ChannelRole checked_role(std::uint32_t role, std::uint64_t max_message, Serves serves);
 
 // --- the client's checks of an answer; `where` names the server in errors ---
 

@@ -90,8 +90,13 @@ void ClientHandshake::check_welcome(ByteSpan record) const {
 }
 
 ServerHandshake::ServerHandshake(const HandshakeNames& names, const std::string& token, WrongTokens& wrong_tokens,
-                                 const SocketAddress& peer, std::string where)
-    : names_(names), token_(token), wrong_tokens_(wrong_tokens), peer_(peer), where_(std::move(where)) {}
+                                 const SocketAddress& peer, std::string where, Serves serves)
+    : names_(names),
+      token_(token),
+      wrong_tokens_(wrong_tokens),
+      peer_(peer),
+      where_(std::move(where)),
+      serves_(serves) {}
 
 ServerHandshake::~ServerHandshake() { std::erase(wrong_tokens_.waiting_, this); }
 
@@ -116,7 +121,7 @@ std::vector<std::byte> ServerHandshake::read_opening(std::vector<std::byte> reco
   if (is_damaged(record, hello_)) {
     throw ProtocolError("the client's HELLO was damaged on its way: its CRC-32C is wrong; check the network");
   }
-  role_ = checked_role(hello_.role, hello_.max_message);
+  role_ = checked_role(hello_.role, hello_.max_message, serves_);
   if (token_.empty()) return {};
   if (!hello_.has_token) {
     throw Rejection{{Refusal::kNotAllowed, "this server requires a token, but the client has none"}};

@@ -77,7 +77,7 @@ class ServerHandshake {
  public:
   /// `where` names the client in logs. `names`, `token` and `wrong_tokens` are the server's, and must outlive this.
   ServerHandshake(const HandshakeNames& names, const std::string& token, WrongTokens& wrong_tokens,
-                  const SocketAddress& peer, std::string where);
+                  const SocketAddress& peer, std::string where, Serves serves = Serves::kStreams);
   ServerHandshake(const ServerHandshake&) = delete;
   ServerHandshake& operator=(const ServerHandshake&) = delete;
   ~ServerHandshake();
@@ -100,6 +100,7 @@ class ServerHandshake {
   WrongTokens& wrong_tokens_;
   const SocketAddress peer_;
   const std::string where_;
+  const Serves serves_;
   Hello hello_;
   ChannelRole role_{};
   std::vector<std::byte> opening_;  // its HELLO, if the server has a token

@@ -125,11 +125,10 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
   const SocketPath place = read_address(address);
   if (!place.name.empty()) check_user_folder();
   const std::string& absolute = place.path;
-  const ConnectOptions agreed{
-      .role = wishes.role,
-      .ways = agreed_ways(wishes.ways, kWays, "shm:" + absolute),
-      .device = wishes.device,
-      .keeps_descriptors = wishes.keeps_descriptors};
+  const ConnectOptions agreed{.role = wishes.role,
+                              .ways = agreed_ways(wishes.ways, kWays, "shm:" + absolute),
+                              .device = wishes.device,
+                              .keeps_descriptors = wishes.keeps_descriptors};
   const Deadline deadline("shm:" + absolute, timeout_ms, interrupted);
   UniqueFd socket = connect_socket(place, deadline);
   const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);

@@ -26,6 +26,8 @@ constexpr std::size_t kMostToClose = 64;
 /// Size of the queue for a client that doesn't read its control socket. Descriptors in it count for the user: a few
 /// such clients must not use up the user's limit for all queues (about as many as one process may open).
 constexpr int kControlBytes = 8 << 10;
+/// The same for peers, which take turns with announcements: an end that is busy mustn't stop the other one at once.
+constexpr int kControlBytesOfPeers = 64 << 10;
 
 /// The memory of the next connection.
 struct NextRings {
@@ -38,9 +40,10 @@ struct NextRings {
 class ShmServerSocket final : public ServerSocket {
  public:
   ShmServerSocket(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                  const ShmOptions& options, LogCallback log)
+                  const ShmOptions& options, LogCallback log, Serves serves)
       : ServerSocket(std::move(log)),
         options_(options),
+        serves_(serves),
         welcome_{.ring_bytes = options.ring_bytes,
                  .max_message = std::min(options.max_message, options.max_request),
                  .max_body = options.max_body,
@@ -66,6 +69,7 @@ class ShmServerSocket final : public ServerSocket {
 
   const ForkGuard fork_;
   const ShmOptions options_;
+  const Serves serves_;
   const Welcome welcome_;  // without features
   SocketFile file_;
   /// Made for the oldest client that is ready. If that client disconnects, they are used for the next one.
@@ -106,7 +110,8 @@ ShmServerSocket::~ShmServerSocket() {
 std::unique_ptr<PendingHandshake> ShmServerSocket::begin(UniqueFd client) {
   auto socket = ControlSocket::of_server(std::move(client));
   const Credentials peer = peer_credentials(socket->get(), "its socket");
-  if (::setsockopt(socket->get(), SOL_SOCKET, SO_SNDBUF, &kControlBytes, sizeof kControlBytes) != 0) {
+  const int queue = serves_ == Serves::kPeers ? kControlBytesOfPeers : kControlBytes;
+  if (::setsockopt(socket->get(), SOL_SOCKET, SO_SNDBUF, &queue, sizeof queue) != 0) {
     throw_errno(errno, "setting up its socket");
   }
   return std::make_unique<Handshake>(*this, std::move(socket), peer);
@@ -147,7 +152,8 @@ PendingHandshake::State ShmServerSocket::Handshake::read() {
   }
   require_client_version(version, kProtocolVersion);
   if (!decode(packet.content(), &opening_)) throw ProtocolError("the client's HELLO is too short");
-  client_.role = checked_role(opening_.role, opening_.max_message);
+  client_.role = checked_role(opening_.role, opening_.max_message, server_.serves_);
+  client_.keeps_descriptors = server_.serves_ == Serves::kPeers;
   client_.ways = opening_.ways == 0 ? kWays : Ways::from_bits(opening_.ways) & kWays;
   if (client_.ways.empty()) {
     throw ProtocolError("the client accepts bodies by none of the ways that shm has: " + to_text(kWays));
@@ -177,9 +183,9 @@ PendingHandshake::State ShmServerSocket::Handshake::complete(std::unique_ptr<Con
 }  // namespace
 
 std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                                     const ShmOptions& options, LogCallback log) {
+                                     const ShmOptions& options, LogCallback log, Serves serves) {
   check_options(options);
-  auto socket = std::make_unique<ShmServerSocket>(address, want_data, free_data, options, std::move(log));
+  auto socket = std::make_unique<ShmServerSocket>(address, want_data, free_data, options, std::move(log), serves);
   return std::make_unique<SocketListener>(std::move(socket), "this shm listener",
                                           std::chrono::milliseconds(options.handshake_timeout_ms));
 }
@@ -199,6 +205,10 @@ class ShmTransport final : public Transport {
     options.max_body = 0;
     options.max_regions = 0;
     return shm_listen(address, want_data, free_data, options, std::move(log));
+  }
+  bool has_peers() const noexcept override { return true; }
+  std::unique_ptr<Listener> listen_for_peers(const std::string& address, LogCallback log) const override {
+    return shm_listen(address, 0, 0, options_, std::move(log), Serves::kPeers);
   }
   std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {

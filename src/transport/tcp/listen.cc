@@ -18,9 +18,10 @@ using namespace tcp;  // NOLINT(google-build-using-namespace): the private half 
 class TcpServerSocket final : public net::StreamServerSocket {
  public:
   TcpServerSocket(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                  const TcpOptions& options, LogCallback log)
+                  const TcpOptions& options, LogCallback log, Serves serves)
       : StreamServerSocket(kNames, address, socket_options(options), options.advertised_host, std::move(log)),
         options_(options),
+        serves_(serves),
         welcome_{.features = own_features(options),
                  .max_message = std::min(options.max_message, options.max_request),
                  .max_body = options.max_body,
@@ -34,6 +35,7 @@ class TcpServerSocket final : public net::StreamServerSocket {
                                                const std::string& where) override;
 
   const TcpOptions options_;
+  const Serves serves_;
   const net::Welcome welcome_;  // without a proof
 };
 
@@ -43,7 +45,7 @@ class TcpServerSocket::Handshake final : public PendingHandshake {
       : PendingHandshake(where),
         server_(server),
         socket_(std::move(socket), where),
-        handshake_(kHandshakeNames, server.options_.token, server.wrong_tokens_, peer, where) {}
+        handshake_(kHandshakeNames, server.options_.token, server.wrong_tokens_, peer, where, server.serves_) {}
 
   int descriptor() const noexcept override { return socket_.get(); }
   State read() override;
@@ -98,9 +100,9 @@ PendingHandshake::State TcpServerSocket::Handshake::complete(std::unique_ptr<Con
 }  // namespace
 
 std::unique_ptr<Listener> tcp_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
-                                     const TcpOptions& options, LogCallback log) {
+                                     const TcpOptions& options, LogCallback log, Serves serves) {
   check_options(options);
-  auto socket = std::make_unique<TcpServerSocket>(address, want_data, free_data, options, std::move(log));
+  auto socket = std::make_unique<TcpServerSocket>(address, want_data, free_data, options, std::move(log), serves);
   return std::make_unique<SocketListener>(std::move(socket), "this tcp listener",
                                           std::chrono::milliseconds(options.handshake_timeout_ms));
 }
@@ -119,6 +121,10 @@ class TcpTransport final : public Transport {
     TcpOptions options = options_;
     options.max_body = 0;
     return tcp_listen(address, want_data, free_data, options, std::move(log));
+  }
+  bool has_peers() const noexcept override { return true; }
+  std::unique_ptr<Listener> listen_for_peers(const std::string& address, LogCallback log) const override {
+    return tcp_listen(address, 0, 0, options_, std::move(log), Serves::kPeers);
   }
   std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {

@@ -1,4 +1,4 @@
-// What the cgroups of a process leave: trees of files made up by the test, of both versions.
+// What the cgroups of a process, and its machine, leave: trees of files made up by the test, of both versions.
 #include "core/memory_limit.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "crossdock/core/error.h"
 #include "support/temporary_folder.h"
 
 namespace crossdock {
@@ -150,6 +151,28 @@ TEST_F(MemoryLimit, FreeSwapCountsAsFarAsTheCgroupMayUseIt) {
   write("sys/fs/cgroup/me mory/a/memory.memsw.usage_in_bytes", std::to_string(95 * kMiB));
   EXPECT_EQ(room(50 * kMiB)->available, 25 * kMiB) << "110 for both, 85 of them kept";
   EXPECT_EQ(room(0)->available, 20 * kMiB);
+}
+
+TEST_F(MemoryLimit, TheMachineCountsWhereItHasLessLeft) {
+  write("proc/meminfo", "MemTotal:        102400 kB\nMemFree:          1 kB\nMemAvailable:     40960 kB");
+  ASSERT_TRUE(room()) << "without a cgroup";
+  EXPECT_EQ(room()->cgroup, "");
+  EXPECT_EQ(room()->limit, 100 * kMiB);
+  EXPECT_EQ(room()->available, 40 * kMiB);
+  EXPECT_EQ(room(5 * kMiB)->available, 45 * kMiB) << "with free swap";
+  in_version_2("/a");
+  group_2("/a", std::to_string(100 * kMiB), 80 * kMiB);
+  EXPECT_EQ(room()->cgroup, "/a");
+  EXPECT_EQ(room()->available, 20 * kMiB);
+  group_2("/a", std::to_string(100 * kMiB), 50 * kMiB);
+  EXPECT_EQ(room()->cgroup, "");
+  EXPECT_EQ(room()->available, 40 * kMiB);
+  write("proc/meminfo", "MemTotal: much");
+  EXPECT_EQ(room()->cgroup, "/a");
+}
+
+TEST_F(MemoryLimit, MoreThanTheMachineHasIsAnError) {
+  EXPECT_THROW(check_memory_room(std::uint64_t{1} << 50, "a table"), ResourceError);
 }
 
 TEST_F(MemoryLimit, OfThisProcessLittleIsAlwaysGranted) {

@@ -125,6 +125,18 @@ class ScopedFolder {
   std::vector<std::string> files_;
 };
 
+/// Sets an environment variable while it lives.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~ScopedVariable() { ::unsetenv(name_); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+};
+
 /// The text of the exception of class `E` that `work` throws; a failure, and "", if it throws none or another.
 template <typename E, typename Work>
 std::string message_of(Work work) {

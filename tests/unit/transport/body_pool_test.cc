@@ -49,10 +49,14 @@ TEST(BodyPool, UsesMemoryAgainWithItsPages) {
 
 TEST(BodyPool, TakesNoPagesBeforeTheBytesCome) {
   const auto pool = make_body_pool();
-  // A length that a peer made up. ThreadSanitizer lets a process map no more than some hundred GiB.
-  const auto body = pool->allocate(std::uint64_t{1} << 36);
+  // A length that a peer made up. More than the machine has left is refused at once.
+  const auto body = pool->allocate(1 << 30);
   std::memset(body.get(), 1, 8192);
   EXPECT_EQ(resident_pages(body.get(), 1 << 20), 2u);
+}
+
+TEST(BodyPool, RefusesMoreThanTheMachineHas) {
+  EXPECT_THROW(make_body_pool()->allocate(std::uint64_t{1} << 50), ResourceError);
 }
 
 TEST(BodyPool, DoesntSpendALargeBodyOnASmallOne) {

@@ -363,7 +363,9 @@ TEST_F(TcpHandshake, BadOpeningsAreRefusedByName) {
   EXPECT_EQ(send(bad).code, Refusal::kMalformed) << "too short";
   bad = hello;
   store_le(&bad[48], std::uint32_t{3});
-  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("channel role 3"));
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("the client is a peer (xd.peers)"));
+  store_le(&bad[48], std::uint32_t{4});
+  EXPECT_THAT(send(summed(bad)).reason, HasSubstr("channel role 4"));
   bad = hello;
   store_le(&bad[32], std::uint64_t{0});
   EXPECT_THAT(send(summed(bad)).reason, HasSubstr("max_message is 0"));

@@ -166,7 +166,7 @@ TEST_F(FabricHostileServer, AnnouncesMoreBodiesThanAreTakenAtOnce) {
   };
   const auto memory = std::make_shared<Counting>();
   client_->receive_into(memory);
-  for (std::uint64_t i = 0; i < 1000; ++i) announce_body({64ull << 30, i, {64ull << 30}});
+  for (std::uint64_t i = 0; i < 1000; ++i) announce_body({1ull << 30, i, {1ull << 30}});
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(client_->receive());
   EXPECT_LE(memory->allocations, 4);
   EXPECT_TRUE(client_->prepare_sleep()) << "nothing to do: the link is full";

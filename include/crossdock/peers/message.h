@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "crossdock/core/export.h"
+
+namespace crossdock::peers {
+
+class Link;
+
+/// A frame to send: bytes that `owner` keeps. The frame owns nothing but its share of `owner`, which is dropped on any
+/// thread once the bytes have been copied or sent. Where send() ended with an error they may still be read until then:
+/// without an owner they must outlive the hub.
+struct OutgoingFrame {
+  const std::byte* data = nullptr;
+  std::uint64_t size = 0;
+  std::shared_ptr<const void> owner = {};
+};
+
+/// A frame that was received. Its bytes stay valid and unchanged as long as `owner` is held, also after the peer has
+/// closed its connection or was killed. A frame that came by address lies in the peer's memory, which the peer uses
+/// again once the last copy of `owner` was dropped, on any thread.
+struct Frame {
+  const std::byte* data =
+      nullptr;             ///< 64-aligned for frames that came by value; for others aligned as they were there.
+  std::uint64_t size = 0;  ///< In bytes.
+  std::shared_ptr<const void> owner;  ///< Null for a frame of 0 bytes.
+  bool mapped = false;                ///< It came by address.
+  /// The bytes for writing, or null: set by Message::make_writable().
+  std::byte* writable = nullptr;
+};
+
+/// A message that was received: its meta bytes and its frames, in the order in which they were sent. Movable. Use it on
+/// one thread at a time; its frames' owners may be dropped on any thread.
+class CROSSDOCK_EXPORT Message {
+ public:
+  Message();
+  Message(Message&&) noexcept;
+  Message& operator=(Message&&) noexcept;
+  ~Message();
+
+  /// The meta bytes, valid as long as the message.
+  std::span<const std::byte> meta() const noexcept { return meta_; }
+  const std::vector<Frame>& frames() const noexcept { return frames_; }
+  /// Sets Frame::writable of all frames. Frames that came by address are mapped once more, privately: each page that is
+  /// written to becomes a copy, and nobody else sees the writes. Such frames are sent on without a copy as long as
+  /// nobody wrote to them. Copies made of `owner` before keep the read-only mapping. Throws ResourceError (no mappings
+  /// or descriptors are left); then some frames are as they were before.
+  void make_writable();
+
+ private:
+  friend class Link;
+  std::vector<Frame> frames_;
+  std::span<const std::byte> meta_;
+  std::shared_ptr<const void> meta_owner_;
+};
+
+}  // namespace crossdock::peers

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "crossdock/core/export.h"
+#include "crossdock/core/log.h"
+#include "crossdock/peers/message.h"
+#include "crossdock/session/runtime.h"
+#include "crossdock/session/transports.h"
+#include "crossdock/transport/options.h"
+
+/// Connections of equals that carry whole messages of buffers: docs/protocol-peers.md. Within a machine a large frame
+/// goes by address: memory of a pool is lent, and other memory is copied once into a pool. Over tcp frames go by value.
+namespace crossdock::peers {
+
+class Link;
+
+/// Called once, on a thread of the hub, with no lock held: with null, or with the error that ended the operation. It
+/// must not throw, wait, or destroy the hub.
+using Done = std::function<void(std::exception_ptr)>;
+/// Called once, on a thread of the hub, with no lock held. It must not throw, wait, or destroy the hub.
+using Notify = std::function<void()>;
+
+/// What one end wants of its connections. Each end has its own.
+struct CROSSDOCK_EXPORT PeerOptions {
+  PeerOptions();
+  /// Options of `shm:` and `tcp:`; the ring of a listener is 256 KiB unless this says otherwise.
+  session::TransportOptions transports;
+  /// Frames of this many bytes or more go by address, where the peer can map this end's memory; so do smaller ones of
+  /// one message that are this many bytes together, and over 64 KiB.
+  std::uint64_t share_from = 64 << 10;
+  /// The most bytes by value of one message that is received: a longer one ends the connection.
+  std::uint64_t max_message = 64ull << 30;
+  /// The most frames of one message that is received.
+  std::uint32_t max_frames = 1 << 20;
+  /// The most messages, and bytes by value in them, that the peer may send ahead of recv(). A message of any size may
+  /// be sent while no more than a quarter of these bytes is ahead.
+  std::uint32_t window_messages = 64;
+  std::uint64_t window_bytes = 64ull << 20;
+  /// The most regions of the peer's memory that are mapped here at once; more frames come by value. Each takes a
+  /// descriptor. 0: an eighth of the descriptors that this process may have, between 16 and 4096.
+  std::uint32_t max_regions = 0;
+  int timeout_ms = 10000;  ///< For connecting and the handshake; -1: no limit.
+};
+
+struct HubOptions {
+  std::shared_ptr<session::Runtime> runtime{};  ///< Null: the default runtime, by whose pools memory is recognized.
+  std::shared_ptr<device::Pool> pool{};         ///< What frames in other memory are copied into. Null: one of its own.
+  LogCallback log{};
+};
+
+/// One end of a connection of equals. Thread-safe: messages go out in the order of the calls. Destroying it calls
+/// abort(), unless close() was called; messages and frames that were received stay valid.
+class CROSSDOCK_EXPORT Peer {
+ public:
+  explicit Peer(std::shared_ptr<Link> link);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  /// Sends one message. `meta` is copied. Copies nothing else on the calling thread but frames by value of 64 KiB
+  /// together: threads of the hub copy the others into the pool, and lend what lies in one.
+  ///
+  /// Returns true if it is over: the frames may be changed or dropped, and `done` isn't called. Otherwise `done` is
+  /// called when that is so. It says nothing about the peer: the message may still be on its way. It also comes late
+  /// while many messages wait for the peer, so that a sender that waits for it takes bounded memory. Throws
+  /// ClosedError, ConnectionError (the connection has ended), InvalidArgumentError (too large for the peer), ForkError;
+  /// then nothing was sent.
+  bool send(std::span<const OutgoingFrame> frames, std::span<const std::byte> meta, Done done);
+  /// Sends one message, and waits until its frames may be changed or dropped. Throws the errors of the other send(),
+  /// InterruptedError (the message may be sent nevertheless).
+  void send(std::span<const OutgoingFrame> frames, std::span<const std::byte> meta,
+            const transport::InterruptHook& interrupted = {});
+
+  /// Returns the next message, or nothing if none has arrived. Throws ConnectionError once the connection has ended and
+  /// its last whole message was returned (the peer closed it, was killed, or broke the rules: ProtocolError),
+  /// ClosedError after close() or abort(), ForkError.
+  std::optional<Message> try_recv();
+  /// Has `notify` called when try_recv() may return something or throw: perhaps at once, on this thread. A later call
+  /// replaces an earlier one that wasn't called yet; null: none.
+  void when_readable(Notify notify);
+  /// Waits for the next message. One thread at a time may wait. Throws TimeoutError, InterruptedError, and the errors
+  /// of try_recv().
+  Message recv(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+
+  /// Sends nothing more and receives nothing more. `done` is called when everything that was sent is on its way, or the
+  /// connection has ended. Messages that weren't received are dropped. The connection itself stays until the memory
+  /// that each end has of the other is free again.
+  void close(Done done);
+  /// Ends at once: messages that weren't sent yet are dropped, and their `done` gets ClosedError. The peer's recv()
+  /// throws ConnectionError after the messages that it has.
+  void abort() noexcept;
+  bool closed() const noexcept;
+
+  bool same_machine() const noexcept;           ///< It is connected by `shm:`.
+  bool shares_memory() const noexcept;          ///< Large frames go by address.
+  std::uint32_t pid() const noexcept;           ///< The peer's process on this machine; 0 if it isn't known.
+  std::uint32_t uid() const noexcept;           ///< The peer's user on this machine.
+  const std::string& version() const noexcept;  ///< The peer's version of Crossdock.
+  const std::string& name() const noexcept;     ///< The peer in readable form.
+
+  struct Stats {
+    std::uint64_t sent = 0, received = 0;  ///< Messages.
+    std::uint64_t frames_by_address = 0;   ///< Of those sent.
+    std::uint64_t bytes_by_address = 0;
+    std::uint64_t bytes_by_value = 0;     ///< Of those sent: frames.
+    std::uint64_t bytes_copied = 0;       ///< Into the pool.
+    std::uint64_t regions_with_peer = 0;  ///< Regions of this end's memory that the peer has now.
+    std::uint64_t regions_of_peer = 0;    ///< Regions of the peer's memory that this end has now.
+    bool operator==(const Stats&) const = default;
+  };
+  Stats stats() const;
+
+ private:
+  const std::shared_ptr<Link> link_;
+};
+
+/// A listening end. Thread-safe. Destroying it stops listening; peers that were accepted stay connected.
+class CROSSDOCK_EXPORT PeerListener {
+ public:
+  struct Impl;  ///< src/peers
+  explicit PeerListener(std::shared_ptr<Impl> impl);
+  ~PeerListener();
+  PeerListener(const PeerListener&) = delete;
+  PeerListener& operator=(const PeerListener&) = delete;
+
+  /// The URIs to connect to, in the order of those that were asked for.
+  const std::vector<std::string>& uris() const noexcept;
+  /// Returns a peer that has connected, or null if none has. Throws ClosedError.
+  std::unique_ptr<Peer> try_accept();
+  /// As Peer::when_readable().
+  void when_ready(Notify notify);
+  /// Waits for a peer. One thread at a time may wait. Throws TimeoutError, InterruptedError, ClosedError.
+  std::unique_ptr<Peer> accept(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+  void close() noexcept;
+
+ private:
+  const std::shared_ptr<Impl> impl_;
+};
+
+/// Sends and receives the messages of any number of peers, with one thread for all of them, and a few more that copy
+/// while there is something to copy. Thread-safe. After a fork it belongs to the parent: every call in the child throws
+/// ForkError.
+class CROSSDOCK_EXPORT Hub {
+ public:
+  explicit Hub(const HubOptions& options = {});
+  /// Ends all connections, as Peer::abort() does, and joins the threads. Frames that were received stay valid.
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  /// Listens at each URI: "shm:", "shm:NAME", "tcp://HOST:PORT". Throws UriError, SchemeError, UnsupportedError (a
+  /// scheme that has no peers), NotFoundError, ConnectionError, PermissionError, ResourceError.
+  std::unique_ptr<PeerListener> listen(const std::vector<std::string>& uris, const PeerOptions& options = {});
+  /// Connects, and waits until the peer has answered. Throws the errors of connecting (see session/client.h),
+  /// HandshakeError (it is no listener for peers, or has another version: the text names both).
+  std::unique_ptr<Peer> connect(const std::string& uri, const PeerOptions& options = {},
+                                const transport::InterruptHook& interrupted = {});
+
+  struct Impl;  ///< src/peers
+
+ private:
+  const std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace crossdock::peers

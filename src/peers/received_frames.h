@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "device/region.h"
+
+namespace crossdock::peers {
+
+/// The owner of a frame that lies in memory of the peer.
+struct MappedFrame {
+  explicit MappedFrame(std::shared_ptr<const device::Region> memory) : region(std::move(memory)) {}
+  virtual ~MappedFrame() = default;
+  const std::shared_ptr<const device::Region> region;
+};
+
+}  // namespace crossdock::peers
