@@ -3,7 +3,8 @@
 `asarray()` imports any array as a `Tensor`, which other libraries can import. `serve()` offers tables by name,
 `connect()` gets them in another process. `Arena` is memory to build one table in, `Pool` shared memory that is used
 again. `open()` and `write()` are for Arrow files. `check()` checks the exports of any object, and `debug()` explains
-faults in shared memory. `crossdock.offload` selects where work runs, and `crossdock.testing` simulates devices.
+faults in shared memory. `crossdock.peers` connects equals, which send each other buffers, `crossdock.offload` selects
+where work runs, and `crossdock.testing` simulates devices.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,7 @@ from crossdock.pool import Pool
 from crossdock.server import Server, serve
 
 if TYPE_CHECKING:
-    from crossdock import offload, pool, testing
+    from crossdock import offload, peers, pool, testing
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.checking import CheckFailedError
 
@@ -76,6 +77,7 @@ __all__ = [
     "from_sycl_usm_array_interface",
     "offload",
     "open",
+    "peers",
     "pool",
     "serve",
     "set_cuda_array_interface_sync",
@@ -86,7 +88,7 @@ __all__ += errors.__all__
 
 # Names that are imported on first use, because their modules are slow to import or rarely used: name and module.
 _LATER = {"AsyncRecordBatchReader": "crossdock.aio", "CheckFailedError": "crossdock.checking"}
-_MODULES = ("offload", "testing")
+_MODULES = ("offload", "peers", "testing")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 from crossdock.errors import InvalidArgumentError
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from crossdock import _native
+
+
+def _extents(shape: Any) -> tuple[int, ...]:
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        pass
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        raise TypeError(f"shape must be a whole number, or a sequence of them, not {shape!r}") from None
 
 
 def empty_array(
@@ -28,7 +40,7 @@ def empty_array(
     kind: np.dtype[Any] = np.dtype(dtype)
     if kind.hasobject:
         raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    extents = _extents(shape)
     if any(extent < 0 for extent in extents):
         raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
     return np.ndarray(extents, kind, buffer=memoryview(allocate(math.prod(extents) * kind.itemsize)))

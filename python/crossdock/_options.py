@@ -31,7 +31,10 @@ def milliseconds(seconds: float | None, what: str) -> int:
 
 def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) -> int:
     """Checks a number of things: the library takes an unsigned number of so many bits."""
-    number = operator.index(number)
+    try:
+        number = operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number of {of}, not {number!r}") from None
     if not least <= number < 2**bits:
         raise InvalidArgumentError(f"{what} must be a number of {of} from {least} to 2**{bits} - 1; it was {number}")
     return number

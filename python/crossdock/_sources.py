@@ -17,6 +17,11 @@ def is_array(source: object) -> bool:
     return any(hasattr(source, method) for method in _ARRAYS)
 
 
+def _is_other_array(source: object) -> bool:
+    """Returns whether an object without Arrow methods is an array of another protocol."""
+    return any(hasattr(source, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__"))
+
+
 def kind(source: object) -> Literal["file", "arrow", "callable"]:
     """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list or iterator of such
     objects; or a callable that makes one. Raises UnsupportedTypeError for other objects."""
@@ -33,4 +38,5 @@ def kind(source: object) -> Literal["file", "arrow", "callable"]:
         f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
         f"of an Arrow file, or a callable that gives such an object; this is "
         f"{type(source).__module__}.{type(source).__qualname__}"
+        + (", of which xd.asarray() makes one, if it has one dimension" if _is_other_array(source) else "")
     )

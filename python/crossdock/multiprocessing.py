@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import itertools
+import logging
+import multiprocessing
 import multiprocessing.reduction
 import multiprocessing.util
 import os
 import sys
-import threading
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, cast
 
-from crossdock import _native, pool
+from crossdock import _native, _pandas, pool
+from crossdock._exchange import Exchange, descriptors_are_few
 from crossdock._options import count
-from crossdock.client import Client, connect
-from crossdock.errors import Error
-from crossdock.server import Server, serve
+from crossdock.errors import ConnectionError, Error, NotFoundError, TruncatedStreamError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,47 +31,49 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["install", "uninstall"]
+    from crossdock.server import Server
+
+__all__ = ["install", "stats", "uninstall"]
+
+_log = logging.getLogger("crossdock")
 
 # Memory that was copied into the pool is kept for the next time that the same data is passed: at most so many copies,
 # of so many bytes together.
 _KEPT_COPIES = 64
 _KEPT_BYTES = 1 << 30
 _LINGER_SECONDS = 30.0
+# The same where no process is known that could receive: no child, no parent, and nobody is connected.
+_LINGER_ALONE_SECONDS = 1.0
+_QUIET_SECONDS = 1.0
 
 
-class _Exchange:
-    """What a process needs to pass memory on: its server, and its clients of others. Thread-safe."""
+class _Exchange(Exchange):
+    """The exchange of worker processes: it keeps copies in the pool, and drains. Thread-safe."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.names = itertools.count()
+        super().__init__()
         self.closed = False
-        self._server: Server | None = None
-        self._clients: dict[str, Client] = {}
         self._copies: OrderedDict[tuple[int, int], _native.PoolBuffer] = OrderedDict()
+        self._sent = dict.fromkeys(("by_name", "bytes_by_name", "bytes_copied", "by_value", "bytes_by_value"), 0)
 
-    def server(self) -> Server:
+    def note(self, **sent: int) -> None:
         with self.lock:
-            if self._server is None:
-                self._server = serve({}, "shm:")
-            return self._server
+            for what, number in sent.items():
+                self._sent[what] += number
 
-    def client(self, uri: str) -> Client:
+    def stats(self) -> dict[str, int]:
         with self.lock:
-            client = self._clients.get(uri)
-            if client is None:
-                client = self._clients[uri] = connect(uri)
-            return client
+            return dict(self._sent)
 
     def copy(self, address: int, nbytes: int) -> _native.PoolBuffer:
         """Returns a copy of these bytes in the pool: the one from last time, if they are the same still."""
         key = (address, nbytes)
         with self.lock:
             known = self._copies.pop(key, None)
-        if known is None or _memcmp(known.address, address, nbytes) != 0:
+        if known is None or not _native.same_memory(known.address, address, nbytes):
             known = pool.default().buffer(nbytes)
-            ctypes.memmove(known.address, address, nbytes)
+            _native.copy_memory(known.address, address, nbytes)
+            self.note(bytes_copied=nbytes)
         with self.lock:
             self._copies[key] = known
             while len(self._copies) > _KEPT_COPIES or sum(size for _, size in self._copies) > _KEPT_BYTES:
@@ -86,24 +86,53 @@ class _Exchange:
         What is passed on later goes by value.
         """
         self.closed = True
+        server = self.take_server()
         with self.lock:
-            server, self._server = self._server, None
             self._copies.clear()
         if server is None:
             return
-        end = time.monotonic() + _LINGER_SECONDS
-        with contextlib.suppress(Error):
-            # The names are withdrawn as they are asked for. Nothing else tells of it, and this is the process's end.
-            while server.stats()["sources"] and time.monotonic() < end:
-                time.sleep(0.002)
+        try:
+            _wait_for_receivers(server)
+        except KeyboardInterrupt:
+            _log.warning("crossdock: what other processes haven't received yet is lost")
         server.close()
+
+
+def _wait_for_receivers(server: Server) -> None:
+    """Returns when everything was asked for, or nobody is expected to ask any more."""
+    if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        return  # Ctrl-C has ended the program
+    start = time.monotonic()
+    told = False
+    # The names are withdrawn as they are asked for. Nothing else tells of it, and this is the process's end.
+    while left := len(server.stats()["sources"]):
+        waited = time.monotonic() - start
+        limit = _LINGER_SECONDS if _somebody_may_receive(server) else _LINGER_ALONE_SECONDS
+        if waited >= limit:
+            _log.warning("crossdock: %d arrays were not received within %.0f s, and are lost", left, waited)
+            return
+        if waited >= _QUIET_SECONDS and not told:
+            _log.warning(
+                "crossdock: waiting up to %.0f s until other processes have received %d arrays; Ctrl-C ends the wait",
+                limit, left,
+            )  # fmt: skip
+            told = True
+        time.sleep(0.002)
+
+
+def _somebody_may_receive(server: Server) -> bool:
+    parent = multiprocessing.parent_process()
+    return (
+        # Leaving a Pool receives here what its workers haven't.
+        any(consumer["pid"] != os.getpid() for consumer in server.stats()["consumers"])
+        or bool(multiprocessing.active_children())
+        or (parent is not None and parent.is_alive())
+    )
 
 
 _exchange = _Exchange()
 _threshold = 1 << 20
-# ctypes releases the GIL for both.
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_pandas_registered = False
 
 
 def _start_anew_in_child() -> None:
@@ -139,8 +168,13 @@ def _pass_on(address: int, memory: NDArray[np.uint8]) -> tuple[str, str] | None:
     `memory` starts at `address`, and keeps what keeps it: memory that was received must stay received.
     """
     exchange = _exchange
-    if exchange.closed:
-        return None
+    where = None if exchange.closed or descriptors_are_few() else _published(exchange, address, memory)
+    way = "by_value" if where is None else "by_name"
+    exchange.note(**{way: 1, f"bytes_{way}": memory.nbytes})
+    return where
+
+
+def _published(exchange: _Exchange, address: int, memory: NDArray[np.uint8]) -> tuple[str, str] | None:
     try:
         source: object = memory
         if not _native.needs_no_copy(address, memory.nbytes):
@@ -155,10 +189,12 @@ def _pass_on(address: int, memory: NDArray[np.uint8]) -> tuple[str, str] | None:
 
 def _receive(uri: str, name: str) -> _native.Tensor:
     try:
-        (batch,) = _exchange.client(uri).get(name, writable="copy-on-write")
-    except Error as error:
-        error.add_note("The process that passed this object on must live until it is received.")
-        raise
+        (batch,) = _exchange.get(uri, name, writable="copy-on-write")
+    except (NotFoundError, ConnectionError, TruncatedStreamError) as error:
+        raise ConnectionError(
+            "the process that sent this array has ended, or can't be reached; it must live until it is received: "
+            f"{error}"
+        ) from error
     return _native.from_arrow(batch)
 
 
@@ -176,6 +212,7 @@ def _buffer_of(uri: str, name: str) -> Any:
 
 
 def _reduce_array(array: NDArray[Any]) -> Any:
+    _register_pandas()
     flags = array.flags
     order = "C" if flags.c_contiguous else "F" if flags.f_contiguous else ""
     if array.nbytes >= _threshold and order and not array.dtype.hasobject:
@@ -187,6 +224,7 @@ def _reduce_array(array: NDArray[Any]) -> Any:
 
 
 def _reduce_buffer(buffer: Any) -> Any:
+    _register_pandas()
     if buffer.size >= _threshold and buffer.is_cpu:
         import numpy as np
 
@@ -194,6 +232,16 @@ def _reduce_buffer(buffer: Any) -> Any:
         if where is not None:
             return _buffer_of, where
     return buffer.__reduce_ex__(4)
+
+
+def _register_pandas() -> None:
+    """Registers pandas' classes once pandas is there: it may be imported after install()."""
+    global _pandas_registered
+    if not _pandas_registered and (found := _pandas.reducers()):
+        _pandas_registered = True
+        for register in _registers():
+            for kind, reduce in found.items():
+                register(kind, reduce)
 
 
 def _registers() -> list[Callable[[type, Any], Any]]:
@@ -230,12 +278,24 @@ def install(threshold: int = 1 << 20) -> None:
 
     Only between processes of one user on one machine, as these modules are.
     """
-    global _threshold
+    global _threshold, _pandas_registered
     _threshold = count(threshold, "threshold", "bytes")
     for register in _registers():
         for kind, reduce in _types().items():
             register(kind, reduce)
+    _pandas_registered = False  # another module's pickler may have come since
+    _register_pandas()
     _drain_at_exit()
+
+
+def stats() -> dict[str, int]:
+    """Returns what this process has passed on, of arrays and buffers that are large enough for shared memory.
+
+    `by_name` and `bytes_by_name`: by shared memory; `bytes_copied`: of these, what was copied into the pool first;
+    `by_value` and `bytes_by_value`: as bytes, because memory or descriptors were few, or the process was ending. All
+    are 0 in a process that hasn't called `install()`, and for joblib if it was imported after that.
+    """
+    return _exchange.stats()
 
 
 def uninstall() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock._numpy import empty_array
-from crossdock.errors import InvalidArgumentError
+from crossdock._options import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,17 +40,15 @@ class Pool:
     """
 
     def __init__(self, limit: int | None = None, idle: int = 1 << 30) -> None:
-        if limit is not None and limit < 1:
-            raise InvalidArgumentError(f"limit must be at least 1 byte; it was {limit}")
-        if idle < 0:
-            raise InvalidArgumentError(f"idle must be at least 0 bytes; it was {idle}")
-        self._native = _native.Pool(limit or 0, idle)
+        most = 0 if limit is None else count(limit, "limit", "bytes")
+        self._native = _native.Pool(most, count(idle, "idle", "bytes", least=0))
 
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
         """Allocates a NumPy array in the pool, in C order, aligned to 64 bytes, not initialized.
 
+        Memory is taken from the system at once, and not page by page when it is written to, as `numpy.empty()` does.
         Needs NumPy. Raises `InvalidArgumentError` for a negative extent and for types with Python objects,
-        `ResourceError` over the pool's limit.
+        `ResourceError` over the pool's limit, and for more than the machine, or a cgroup, has left.
         """
         return empty_array(self._native.allocate, shape, dtype)
 
@@ -59,9 +57,7 @@ class Pool:
 
         It isn't initialized. Raises `InvalidArgumentError` for a negative size, `ResourceError` over the pool's limit.
         """
-        if nbytes < 0:
-            raise InvalidArgumentError(f"nbytes must be at least 0; it was {nbytes}")
-        return self._native.allocate(nbytes)
+        return self._native.allocate(count(nbytes, "nbytes", "bytes", least=0))
 
     def stats(self) -> dict[str, int]:
         """What the pool has.
@@ -74,9 +70,7 @@ class Pool:
 
     def trim(self, keep: int = 0) -> int:
         """Frees idle memory until at most `keep` bytes are left; returns the bytes that were freed."""
-        if keep < 0:
-            raise InvalidArgumentError(f"keep must be at least 0 bytes; it was {keep}")
-        return self._native.trim(keep)
+        return self._native.trim(count(keep, "keep", "bytes", least=0))
 
     def __repr__(self) -> str:
         stats = self.stats()
@@ -107,8 +101,9 @@ def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
     """
     import numpy as np
 
-    if threshold < 1:
-        raise InvalidArgumentError(f"threshold must be at least 1 byte; it was {threshold}")
+    threshold = count(threshold, "threshold", "bytes")
+    if not isinstance(pool, Pool | None):
+        raise TypeError(f"pool must be a crossdock.Pool or None, not {type(pool).__name__}")
     core: Any = getattr(np, "_core", None) or np.core
     (pool or default())._native.install_numpy(core._multiarray_umath._ARRAY_API, threshold)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _log_thread, _native, _sources
+from crossdock import _deferred_thread, _native, _sources
 from crossdock._options import check_schemes, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
@@ -153,7 +153,7 @@ class Server:
         options.transports = transports(users, token, checksum, remote_reads)
         options.limits = limits or _native.Limits()
         self._native = _native.Server(options)
-        _log_thread.start()
+        _deferred_thread.start()
         try:
             for name, source in (sources or {}).items():
                 try:

@@ -69,6 +69,11 @@ class PyClient {
     return new PyReader(interrupt == nullptr ? blocking(start) : blocking(*interrupt, start));
   }
 
+  bool drop_ended() {
+    const GilRelease release;
+    return client_->drop_ended();
+  }
+
   void close() {
     blocking([this](const transport::InterruptHook&) { client_->close(); });
   }
@@ -150,6 +155,7 @@ void bind_client(nb::module_& module) {
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
            "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
+      .def("drop_ended", &PyClient::drop_ended)
       .def("close", &PyClient::close);
 }
 

@@ -33,28 +33,38 @@ std::atomic<long> log_threshold{30};
 constexpr int kMaxWaitingRecords = 10000;
 std::atomic<int> waiting_records{0};
 
-// The eventfd that the log thread waits on, and the process of that thread: a forked child has no copy of the thread.
-std::atomic<int> log_event{-1};
-pid_t log_event_pid = 0;  // changed with the GIL held
+// The eventfd that the package's thread waits on, and the process of that thread: a forked child has no copy of it.
+std::atomic<int> thread_event{-1};
+pid_t thread_event_pid = 0;  // changed with the GIL held
+// Whether the thread was told of tasks since it last ran some: each of its turns costs one system call, however many
+// objects are dropped.
+std::atomic<bool> thread_told{false};
+// What is added to the counter of the eventfd.
+constexpr std::uint64_t kTasks = 1;
+constexpr std::uint64_t kLines = std::uint64_t{1} << 32;  // the thread doesn't wait for the main thread
 
-void wake_log_thread() noexcept {
-  const int descriptor = log_event.load(std::memory_order_acquire);
+void wake_thread(std::uint64_t why) noexcept {
+  const int descriptor = thread_event.load(std::memory_order_acquire);
   if (descriptor < 0) return;
-  const std::uint64_t one = 1;
   // Ignores an error: a full counter also wakes the thread.
-  [[maybe_unused]] const auto written = ::write(descriptor, &one, sizeof one);
+  [[maybe_unused]] const auto written = ::write(descriptor, &why, sizeof why);
 }
 
-/// Makes a new eventfd for the log thread. Returns -1 if this process has one already.
-int log_descriptor() {
-  if (log_event_pid == ::getpid()) return -1;
+/// Makes a new eventfd for the package's thread. Returns -1 if this process has one already.
+int deferred_descriptor() {
+  if (thread_event_pid == ::getpid()) return -1;
   const int descriptor = ::eventfd(0, EFD_CLOEXEC);
-  if (descriptor < 0) throw_errno(errno, "making the descriptor that the thread for log lines waits on");
-  log_event_pid = ::getpid();
-  const int of_parent = log_event.exchange(descriptor, std::memory_order_release);
+  if (descriptor < 0) throw_errno(errno, "making the descriptor that the thread for deferred tasks waits on");
+  thread_event_pid = ::getpid();
+  const int of_parent = thread_event.exchange(descriptor, std::memory_order_release);
   if (of_parent >= 0) ::close(of_parent);
-  wake_log_thread();  // log lines may already be queued
+  wake_thread(kLines);  // tasks may already be queued
   return descriptor;
+}
+
+void drain_from_thread() noexcept {
+  thread_told.store(false);
+  drain_deferred();
 }
 
 /// Handles the error of a Python call that we made. If it is an interrupt that arrived during the call by chance (the
@@ -111,7 +121,7 @@ void log_record(LogLevel level, std::string_view text) {
     return;
   }
   defer(std::make_unique<LogRecord>(level, text));
-  wake_log_thread();
+  wake_thread(kLines);
 }
 
 }  // namespace
@@ -122,7 +132,9 @@ void defer(std::unique_ptr<Deferred> task) noexcept {
   raw->next_ = pending.load(std::memory_order_relaxed);
   while (!pending.compare_exchange_weak(raw->next_, raw, std::memory_order_release, std::memory_order_relaxed)) {
   }
-  if (interpreter_ending() || call_scheduled.exchange(true)) return;
+  if (interpreter_ending()) return;
+  if (!thread_told.exchange(true)) wake_thread(kTasks);
+  if (call_scheduled.exchange(true)) return;
   // Py_AddPendingCall() needs neither the GIL nor a thread state. If its queue is full, the next call into the package
   // drains.
   if (Py_AddPendingCall(&drain_from_main_thread, nullptr) != 0) call_scheduled.store(false);
@@ -189,9 +201,9 @@ LogCallback log_to_python() {
 }
 
 void bind_deferred(nanobind::module_& module) {
-  module.def("_log_descriptor", log_descriptor,
-             "A descriptor that is readable when log lines wait to be drained; -1 where this process has one already.");
-  module.def("_drain", drain_deferred, "Runs what the library's threads left for Python.");
+  module.def("_deferred_descriptor", deferred_descriptor,
+             "A descriptor that is readable when tasks wait to be run; -1 where this process has one already.");
+  module.def("_drain", drain_from_thread, "Runs what the library's threads left for Python.");
 }
 
 }  // namespace crossdock::python

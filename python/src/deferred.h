@@ -11,7 +11,7 @@
 
 /// Tasks that the library's threads defer to Python threads. The server's I/O thread never takes the GIL: it pushes
 /// tasks to a list. Python threads run them: every call into the package does so, and the main thread also does so
-/// between two byte codes.
+/// between two byte codes. While it waits, a thread of the package does, where a server or peers have started it.
 namespace crossdock::python {
 
 /// A task to run with the GIL held.
@@ -82,8 +82,8 @@ class PyOwner {
 /// tasks. Needs the GIL. Returns an empty callback if the logger can't be had.
 LogCallback log_to_python();
 
-/// Binds `_log_descriptor` and `_drain`, for the thread that delivers log lines to the logger while no other thread
-/// runs Python code.
+/// Binds `_deferred_descriptor` and `_drain`, for the thread that runs deferred tasks while no other thread runs Python
+/// code.
 void bind_deferred(nanobind::module_& module);
 
 }  // namespace crossdock::python

@@ -76,6 +76,20 @@ void set_python_error() noexcept {
   }
 }
 
+nb::object exception_object(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (...) {
+    set_python_error();
+  }
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return nb::steal(value);
+}
+
 void register_errors(nb::module_& module) {
   const nb::module_ errors = nb::module_::import_("crossdock.errors");
   const std::string root(error_name(ErrorCode{0}));

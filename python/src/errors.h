@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <exception>
 #include <utility>
 
 /// Converts C++ exceptions to Python exceptions. No other file does so.
@@ -15,6 +16,9 @@ void register_errors(nanobind::module_& module);
 /// Sets the C++ exception that is being handled as the Python error of this thread. For functions that CPython calls
 /// directly, without nanobind. Needs the GIL.
 void set_python_error() noexcept;
+
+/// Returns the Python exception that the C++ exception becomes. Needs the GIL.
+nanobind::object exception_object(const std::exception_ptr& error);
 
 /// Throws a Python exception of class `type`. The text is formatted as by PyErr_Format().
 template <class... Values>

@@ -239,6 +239,7 @@ const char* connection_name(ChannelRole role) {
     case ChannelRole::kBoth: return "both";
     case ChannelRole::kMetadata: return "metadata";
     case ChannelRole::kData: return "data";
+    case ChannelRole::kMessages: return "messages";
   }
   return "unknown";
 }

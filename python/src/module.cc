@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "inspect.h"
 #include "offload/manager.h"
+#include "peers/peers.h"
 #include "pool.h"
 #include "reader.h"
 #include "source_thread.h"
@@ -48,6 +49,7 @@ NB_MODULE(_native, module) {
   crossdock::python::register_errors(module);
   crossdock::python::bind_types(module);
   crossdock::python::bind_limits(module);
+  crossdock::python::bind_memory_parts(module);
   crossdock::python::bind_networks(module);
   crossdock::python::bind_reader(module);
   crossdock::python::bind_inspect(module);
@@ -55,6 +57,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_server(module);
   crossdock::python::bind_arena(module);
   crossdock::python::bind_pool(module);
+  crossdock::python::bind_peers(module);
   crossdock::python::bind_file(module);
   crossdock::python::bind_tensor(module);
   crossdock::python::bind_offload(module);

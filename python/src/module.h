@@ -13,6 +13,7 @@ void bind_devices(nanobind::module_& module);
 void bind_file(nanobind::module_& module);
 void bind_limits(nanobind::module_& module);
 /// Binds networks(), whose result the command `crossdock devices` prints.
+void bind_memory_parts(nanobind::module_& module);
 void bind_networks(nanobind::module_& module);
 /// Binds _native.Server. crossdock/server.py wraps it in the public Python interface.
 void bind_server(nanobind::module_& module);

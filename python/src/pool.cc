@@ -57,14 +57,15 @@ class PyPool {
   std::uint64_t trim(std::uint64_t keep) {
     return without_gil([&] { return pool_->trim(keep); });
   }
+  const std::shared_ptr<Pool>& pool() const noexcept { return pool_; }
   void install_numpy(nb::handle api, std::uint64_t threshold) { numpy_allocator::install(api, pool_, threshold); }
 
  private:
   std::shared_ptr<Pool> pool_;
 };
 
-/// Returns whether publishing these bytes copies nothing: they are in a pool, or were received, and nobody has written to
-/// them since they were lent or received. The caller keeps them.
+/// Returns whether publishing these bytes copies nothing: they are in a pool, or were received, and nobody has written
+/// to them since they were lent or received. The caller keeps them.
 bool needs_no_copy(std::uintptr_t address, std::uint64_t size) {
   const GilRelease release;
   // An address from Python. NOLINTNEXTLINE(performance-no-int-to-ptr)
@@ -76,6 +77,8 @@ bool needs_no_copy(std::uintptr_t address, std::uint64_t size) {
 }
 
 }  // namespace
+
+std::shared_ptr<Pool> pool_in(nb::handle pool) { return nb::cast<const PyPool&>(pool).pool(); }
 
 void bind_pool(nb::module_& module) {
   nb::class_<PoolBuffer>(module, "PoolBuffer", nb::type_slots(buffer_slots),

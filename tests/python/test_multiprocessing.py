@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import pickle
+import signal
 import sys
 import textwrap
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 HEAD = """
@@ -251,6 +256,70 @@ def test_memory_is_freed_with_what_was_received(run):
     )
 
 
+def test_what_was_passed_on_stays_when_the_one_between_has_ended(run):
+    """Its maker isn't told that a third process has it, and must not use it again."""
+    run(
+        """
+        def pass_on(inbox, outbox):
+            xm.install()
+            outbox.put(inbox.get())
+
+        def look(inbox, go, outbox):
+            array = inbox.get()
+            outbox.put(float(array.sum()))
+            go.get()
+            outbox.put(float(array.sum()))
+        """,
+        """
+        xm.install()
+        ctx = mp.get_context("spawn")
+        first, second, go, sums = (ctx.Queue() for _ in range(4))
+        between = ctx.Process(target=pass_on, args=(first, second))
+        last = ctx.Process(target=look, args=(second, go, sums))
+        between.start()
+        last.start()
+        array = pool.empty(N)
+        array[:] = 1
+        first.put(array)
+        assert sums.get() == N
+        between.join()
+        assert between.exitcode == 0
+        wait_for_idle()
+        del array
+        fresh = pool.empty(N)
+        fresh[:] = 2
+        go.put(None)
+        assert sums.get() == N, "nobody wrote to it"
+        last.join()
+        """,
+    )
+
+
+def test_processes_that_have_ended_cost_no_descriptors(run):
+    run(
+        """
+        def send(outbox):
+            xm.install()
+            outbox.put(np.ones(N))
+        """,
+        """
+        xm.install()
+        ctx = mp.get_context("spawn")
+        counts = []
+        for _ in range(6):
+            outbox = ctx.Queue()
+            process = ctx.Process(target=send, args=(outbox,))
+            process.start()
+            assert outbox.get().sum() == N
+            process.join()
+            outbox.close()
+            outbox.join_thread()
+            counts.append(len(os.listdir("/proc/self/fd")))
+        assert counts[-1] <= counts[1], counts
+        """,
+    )
+
+
 def test_a_sender_that_ends_waits_for_its_receivers(run):
     run(
         """
@@ -309,13 +378,120 @@ def test_a_killed_receiver_frees_what_it_held_and_a_killed_sender_is_named(run):
         process.join()
         try:
             outbox.get()
-        except xd.Error as error:
-            assert "must live until it is received" in "".join(error.__notes__)
+        except xd.ConnectionError as error:
+            assert "must live until it is received" in str(error)
         else:
             raise AssertionError("no error")
         xd.serve({}).close()  # removes the socket of the killed one
         """,
     )
+
+
+def test_nobody_waits_for_receivers_that_are_gone(script):
+    """A program that ends while nobody can receive what it has passed on says so, and ends within seconds."""
+    said = script(
+        HEAD
+        + """
+def double(array):
+    return array * 2
+
+if __name__ == "__main__":
+    xm.install(threshold=1 << 16)
+    with mp.get_context("fork").Pool(2) as workers:
+        for result in workers.imap_unordered(double, [np.ones(N)] * 16):
+            break
+    # The workers were killed, with what was sent to them.
+    import threading, time
+    xm._exchange.server().publish("not asked for", xd.asarray(np.ones(N)))
+    start = time.monotonic()
+    xm._exchange.drain()
+    assert time.monotonic() - start < 15, "not the 30 s for processes that are there"
+    xd.serve({}).close()  # removes the sockets of the killed ones
+"""
+    ).process
+    out, error = said.communicate(timeout=60)
+    assert said.returncode == 0, out
+    assert "were not received within 1 s, and are lost" in out + (error or "")
+
+
+def test_ctrl_c_ends_the_wait(script):
+    program = script(
+        HEAD
+        + """
+import logging
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+if __name__ == "__main__":
+    xm.install(threshold=1 << 16)
+    ctx = mp.get_context("fork")
+    inbox = ctx.Queue()
+    keeper = ctx.Process(target=signal.pause)  # somebody who might receive
+    keeper.start()
+    xm._exchange.server().publish("not asked for", xd.asarray(np.ones(N)))
+    print("ends", flush=True)  # the log is flushed line by line
+    xm._exchange.drain()
+    print("ended", flush=True)
+    keeper.kill()
+    keeper.join()
+"""
+    )
+    assert program.read_line(timeout=30) == "ends"
+    while "waiting up to 30 s" not in (line := program.read_line(timeout=30)):
+        assert line
+    program.process.send_signal(signal.SIGINT)
+    while (line := program.read_line(timeout=15)) != "ended":
+        assert "lost" in line
+    program.finish()
+
+
+def test_more_arrays_than_descriptors_arrive(run):
+    """Of one message, the first one: the receiver connects when the sender has lent what it may."""
+    run(
+        """
+        def total(arrays):
+            return float(sum(array.sum() for array in arrays))
+        """,
+        """
+        import resource
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        xm.install(threshold=1 << 16)
+        with mp.get_context("spawn").Pool(1) as workers:
+            arrays = [np.full(1 << 14, float(i)) for i in range(400)]
+            assert workers.map(total, [arrays]) == [sum(range(400)) * (1 << 14)]
+            workers.close()
+            workers.join()
+        sent = xm.stats()
+        assert sent["by_name"] + sent["by_value"] == 400
+        assert 100 < sent["by_name"] < 256
+        assert sent["bytes_copied"] == sent["bytes_by_name"] == sent["by_name"] << 17
+        assert sent["bytes_by_value"] == sent["by_value"] << 17
+        """,
+    )
+
+
+def test_pandas_text_goes_by_its_own_buffers():
+    import pandas as pd
+
+    from crossdock import _pandas
+
+    class Pickler(pickle.Pickler):
+        dispatch_table = _pandas.reducers()
+
+    def pickled(array):
+        buffers, file = [], io.BytesIO()
+        Pickler(file, protocol=5, buffer_callback=buffers.append).dump(array)
+        # Loaded by pandas alone.
+        assert pickle.loads(file.getvalue(), buffers=buffers).tolist() == array.tolist()
+        return [np.frombuffer(buffer, "u1").ctypes.data for buffer in buffers], sum(len(b.raw()) for b in buffers)
+
+    words = pa.array([f"word {i}" if i % 5 else None for i in range(10_000)])
+    for array in (pd.array(words, dtype="str"), pd.array(words, dtype=pd.ArrowDtype(pa.string()))):
+        assert type(array) in Pickler.dispatch_table
+        (chunk,) = array._pa_array.chunks
+        assert pickled(array)[0] == [buffer.address for buffer in chunk.buffers()], "nothing is copied"
+        assert pickled(array[5:20])[1] < 1000, "nor is the whole sent for a part"
+        assert pickled(pd.concat([pd.Series(array)] * 2).array)[1] > 0
+        assert pickled(array[:0])[1] < 1000
 
 
 def test_what_finds_no_memory_goes_by_value(run):

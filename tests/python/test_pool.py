@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +59,25 @@ def test_arguments_are_checked():
         xd.Pool(idle=-1)
     with pytest.raises(xd.InvalidArgumentError, match="threshold"):
         xd.pool.install_numpy(threshold=0)
+    wrong: Any = "1 GB"
+    for what, call in {
+        "limit": lambda: xd.Pool(limit=wrong),
+        "idle": lambda: xd.Pool(idle=wrong),
+        "threshold": lambda: xd.pool.install_numpy(wrong),
+        "nbytes": lambda: pool.buffer(wrong),
+        "shape": lambda: pool.empty(1e6),  # type: ignore[arg-type]
+        "pool must be a crossdock.Pool": lambda: xd.pool.install_numpy(1 << 20, wrong),
+    }.items():
+        with pytest.raises(TypeError, match=what):
+            call()
+    assert pool.empty(np.int64(3)).shape == (3,)
+
+
+def test_more_than_the_machine_has_is_an_error_at_once():
+    pool = xd.Pool()
+    with pytest.raises(xd.ResourceError, match=r"needs 1\.0 TiB, but (this machine|the cgroup)"):
+        pool.empty(1 << 40, "u1")
+    assert pool.stats()["bytes"] == 0
 
 
 def test_memory_is_used_again_and_freed():

@@ -10,8 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -340,6 +342,37 @@ def test_a_warning_is_seen_while_the_main_thread_waits(waiting):
         print(s.uri, flush=True)
         {waiting}
     """)
+
+
+def test_objects_are_dropped_while_the_main_thread_waits(program):
+    """What a thread of the server's drops must not wait for Python code on the main thread: it may be another
+    process's memory."""
+    with xd.serve({"x": pa.table({"x": np.ones(1 << 20)})}) as origin:
+        passes_on = program(
+            sys.executable,
+            "-c",
+            f"""if True:
+            import sys, pyarrow as pa, crossdock as xd
+            with xd.connect({origin.uri!r}) as client:
+                server = xd.serve({{"x": pa.table(client.get("x", writable="copy-on-write"))}})
+            print(server.uri, flush=True)
+            sys.stdin.readline()
+            server.withdraw("x")  # one consumer has it yet
+            print("withdrawn", flush=True)
+            sys.stdin.read()
+            """,
+        )
+        with xd.connect(passes_on.read_line()) as client:
+            table = pa.table(client.get("x"))
+            passes_on.write_line()
+            assert passes_on.read_line() == "withdrawn"
+            assert sum(consumer["leases"] for consumer in origin.stats()["consumers"]) == 1
+            del table  # the server's I/O thread drops what it was made of
+            end = time.monotonic() + 20
+            while any(consumer["leases"] for consumer in origin.stats()["consumers"]):
+                assert time.monotonic() < end
+                time.sleep(0.01)  # nobody tells when a lease has ended
+        passes_on.finish()
 
 
 def test_a_forked_server_logs_too():
