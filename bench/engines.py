@@ -1,10 +1,11 @@
-"""Large data between worker processes, by each engine's own way and by `crossdock.multiprocessing`.
+"""Large data between worker processes, by each engine's own way and by Crossdock.
 
   ./dev bench engines [--quick] [--rounds N] [--out FOLDER]
 
 Both take turns within one run. A hand-over lasts until the other process has read one byte and has said so. "Pool" is
 data that lies in a pool, "heap" is data that doesn't. The processor time is that of all processes. Also: what it costs
-to allocate memory of a used size in a pool and to fill it, beside filling memory that is there already.
+to allocate memory of a used size in a pool and to fill it, beside filling memory that is there already. The rows of
+engines that aren't installed are left out.
 Writes build/bench/engines.json.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing as mp
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -19,9 +21,10 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas as pd
-from bench import _report
+from bench import _engines_dask, _engines_ray, _report
 from bench._children import ROOT
 from bench._report import Target, median
 
@@ -29,6 +32,8 @@ import crossdock as xd
 import crossdock.multiprocessing
 
 MIB = 1 << 20
+# Each has NAME, available(), costs() and GOALS.
+ENGINES = [_engines_dask, _engines_ray]
 
 
 def _cpu_seconds(processes: list[int]) -> float:
@@ -125,6 +130,29 @@ def executor_costs(size: int, tasks: int, rounds: int) -> dict[str, list[tuple[f
     return costs
 
 
+def joblib_costs(size: int, tasks: int, rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """The same for a frame of integers and text, by joblib's processes, which map plain arrays themselves."""
+    rows = size // 64
+    frame = pd.DataFrame({name: np.arange(rows) for name in "abcd"})
+    frame["text"] = np.char.add("a text of this row: ", np.arange(rows).astype("U8"))
+    costs: dict[str, list[tuple[float, float]]] = {"joblib": [], "heap": []}
+    with joblib.Parallel(2) as parallel:
+        pids = parallel([joblib.delayed(os.getpid)()] * 4)
+        for number in range(rounds + 1):
+            for way, samples in costs.items():
+                if way == "heap":
+                    crossdock.multiprocessing.install(1 << 16)
+                    frame.iloc[0, 0] += 1
+                else:
+                    crossdock.multiprocessing.uninstall()
+                cpu, start = _cpu_seconds(sorted(set(pids))), time.perf_counter()
+                parallel(joblib.delayed(_first)(frame) for _ in range(tasks))
+                wall, used = time.perf_counter() - start, _cpu_seconds(sorted(set(pids))) - cpu
+                if number:
+                    samples.append((wall, used))
+    return costs
+
+
 def fill_ratio(size: int, rounds: int) -> float:
     """How much longer it takes to allocate memory of a used size and fill it than to fill memory that is there."""
     pool = xd.Pool()
@@ -167,14 +195,18 @@ def main() -> None:
     _report.print_machine(machine)
     results = {
         "queue 64 MiB array": compare(queue_costs(64 * MIB // scale, rounds), "queue"),
-        "executor 256 MiB frame, 8 tasks": compare(
-            executor_costs(256 * MIB // scale, 8, max(rounds // 3, 1)), "executor"
-        ),
+        "executor 256 MiB frame, 8 tasks": compare(executor_costs(256 * MIB // scale, 8, rounds), "executor"),
+        "joblib 128 MiB frame with text, 8 tasks": compare(joblib_costs(128 * MIB // scale, 8, rounds), "joblib"),
     }
+    growth = _engines_dask.growth_of_memory(scale) if _engines_dask.available() else {}
     filled = fill_ratio(64 * MIB // scale, rounds)
+    engines = [engine for engine in ENGINES if engine.available()]
+    for engine in engines:
+        for name, (costs, theirs) in engine.costs(rounds, scale, _cpu_seconds).items():
+            results[name] = compare(costs, theirs)
     for name, ways in results.items():
         rows = [
-            [way, f"{cost['wall_ms']:.1f}", f"{cost['cpu_ms']:.0f}", f"{cost['times_faster']:.1f}"]
+            [way, f"{cost['wall_ms']:#.3g}", f"{cost['cpu_ms']:#.3g}", f"{cost['times_faster']:.3g}"]
             for way, cost in ways.items()
         ]
         _report.print_table(name, ["way", "ms", "ms of processors", "times faster"], rows)
@@ -185,10 +217,27 @@ def main() -> None:
             "Executor, one frame for 8 tasks",
             results["executor 256 MiB frame, 8 tasks"]["heap"]["times_faster"], 25, False, "x",
         ),
+        Target(
+            "joblib, a frame with text for 8 tasks",
+            results["joblib 128 MiB frame with text, 8 tasks"]["heap"]["times_faster"], 15, False, "x",
+        ),
         Target("allocate a used size and fill it", filled, 1.2, True, "x of a memcpy"),
+        *(
+            Target(f"{row}: {way}", results[row][way]["times_faster"], bound, False, "x")
+            for engine in engines for row, way, bound in engine.GOALS
+        ),
     ]  # fmt: skip
+    if growth:
+        rows = [[way, f"{grown:.2f}"] for way, grown in growth.items()]
+        _report.print_table("Dask, 4 workers read one 512 MiB array", ["way", "growth of memory, arrays"], rows)
+        targets.append(
+            Target("Dask, memory of 4 readers: pool", growth["pool"], _engines_dask.MOST_GROWTH, True, "arrays")
+        )
     _report.print_targets(targets)
-    report = {"machine": machine, "results": results, "fill_ratio": filled}
+    for engine in ENGINES:
+        if engine not in engines:
+            _report.console.print(f"{engine.NAME} isn't installed: its rows are left out")
+    report = {"machine": machine, "results": results, "fill_ratio": filled, "dask_growth_of_memory": growth}
     _report.write_json(options.out / "engines.json", report, targets)
 
 

@@ -1,0 +1,49 @@
+"""Dask with large data between workers by shared memory.
+
+A cluster whose addresses begin with `crossdock://` (over TLS: `crossdocks://`) works as over `tcp://`. Within a
+machine, frames of 64 KiB or more go through shared memory. Where that can't be, they go over TCP.
+
+    with LocalCluster(protocol="crossdock://") as cluster, Client(cluster) as client:
+        crossdock.dask.install(client)  # arrays lie in shared memory from the start, and count once
+
+Needs `distributed`, which finds the schemes by itself where Crossdock is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from crossdock._options import count
+from crossdock.dask._comm import Backend, SecureBackend
+from crossdock.dask._memory import NannyPlugin, WorkerPlugin
+
+__all__ = ["Backend", "NannyPlugin", "SecureBackend", "WorkerPlugin", "install"]
+
+
+def install(client: Any, threshold: int | None = 1 << 20) -> Any:
+    """Has all workers of a cluster, also those to come, allocate large arrays in shared memory and count it once.
+
+    Everything works without it, too. With it, arrays of `threshold` bytes or more go to other processes without a copy,
+    and Dask counts memory that several workers share only at the worker that made it, instead of at each: else it may
+    pause, spill and restart workers too early. The nannies' limit goes by the same figure.
+
+    threshold: None: leave NumPy's allocator as it is. Another call changes it.
+
+    Returns an awaitable if the client is asynchronous. Instead of this call, workers and nannies may be started with
+    `--preload crossdock.dask --preload-nanny crossdock.dask`.
+    """
+    if threshold is not None:
+        threshold = count(threshold, "threshold", "bytes")
+    plugins = [WorkerPlugin(threshold), NannyPlugin()]
+    registered = [client.register_plugin(plugin) for plugin in plugins]
+    return asyncio.gather(*registered) if client.asynchronous else None
+
+
+def dask_setup(server: Any) -> None:
+    """Called by Dask in a worker or nanny that has this module as a preload."""
+    if hasattr(server, "memory_manager") and hasattr(server, "monitor"):
+        from distributed import Nanny
+
+        plugin = NannyPlugin() if isinstance(server, Nanny) else WorkerPlugin()
+        plugin.setup(server)
