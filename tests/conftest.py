@@ -106,7 +106,12 @@ class Program:
 
     def finish(self, *, expect: int | None = 0, timeout: float = 60) -> str:
         """Waits for its end; the rest of what it printed. Another exit code than the expected one is an error."""
-        out, err = self.process.communicate(timeout=timeout)
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # with -X faulthandler, it says what its threads do
+            out, err = self.process.communicate(timeout=20)
+            raise AssertionError(f"it still ran after {timeout} s\n{out}\n{err}") from None
         if expect is not None:
             assert self.process.returncode == expect, f"exit {self.process.returncode}\n{out}\n{err}"
             return out

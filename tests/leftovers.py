@@ -23,8 +23,8 @@ def _descriptors() -> dict[int, str]:
 
 
 def _shared_mappings() -> list[str]:
-    """Mappings of memfds; pages of ours that nobody freed."""
-    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:" in line]
+    """Mappings of memfds; pages of ours that nobody freed. CUDA's and other libraries' have other names."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:crossdock" in line]
 
 
 def _children() -> set[int]:
@@ -53,7 +53,8 @@ class Leftovers(NamedTuple):
             f"descriptor {fd}: {target}"
             for fd, target in self.descriptors.items()
             # Pools that peers' libraries start once and keep have event descriptors; ours are sockets, memfds, files.
-            if before.descriptors.get(fd) != target and not target.startswith("anon_inode:")
+            # CUDA keeps the device's files from its first call on.
+            if before.descriptors.get(fd) != target and not target.startswith(("anon_inode:", "/dev/nvidia"))
         ]
         if self.mappings > before.mappings:
             found.append(f"{self.mappings - before.mappings} mappings: {_shared_mappings()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import math
@@ -54,6 +55,13 @@ def test_engines_compares_each_way_with_the_engines_own(tmp_path):
         assert len(result["results"][name]) == ways
         assert all(cost["wall_ms"] > 0 for cost in result["results"][name].values())
     assert result["fill_ratio"] > 0
+    if importlib.util.find_spec("ray") is not None:
+        rows = {name: ways for name, ways in result["results"].items() if name.startswith("Ray")}
+        assert sorted(map(len, rows.values())) == [2, 2, 2, 3]
+    if importlib.util.find_spec("distributed"):
+        rows = {row for row in result["results"] if row.startswith("Dask")}
+        assert len(rows) == 11
+        assert set(result["dask_growth_of_memory"]) == {"tcp", "heap", "pool"}
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="instructions are counted by valgrind")

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.gpus import has_gpu
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
-
-
-def gpu() -> bool:
-    """Whether CUDA's own library has a device."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_int()
-    return library.cuInit(0) == 0 and library.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
 @pytest.fixture(params=["fake", "gpu"])
@@ -30,7 +20,7 @@ def cuda(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
     """What the test starts finds the fake of CUDA's library in its place, whose streams are slow; or a GPU."""
     if request.param == "gpu":
         monkeypatch.delenv("CROSSDOCK_CUDA_LIBRARY", raising=False)
-        if not gpu():
+        if not has_gpu():
             pytest.skip("needs a GPU with CUDA's driver library")
         return
     monkeypatch.setenv("CROSSDOCK_CUDA_LIBRARY", str(BUILD / "tests/fakes/cuda/libcuda_fake.so"))
@@ -57,10 +47,32 @@ def test_serve_and_get():
     assert serving.returncode == 0
 
 
+def test_dask_cluster():
+    pytest.importorskip("distributed")
+    out = run("dask_cluster.py")
+    assert out.count("station") == 3
+    assert "np.float64(1000000.0), np.float64(1000000.0)" in out
+
+
 def test_workers():
     out = run("workers.py")
     assert len(out.splitlines()) == 9
     assert "[-1. -1. -1.  9. 16.]" in out
+
+
+def test_peers():
+    assert run("peers.py").splitlines() == [
+        "sent by address: 8000000 bytes, copied: 0",
+        "received: (1000, 1000), all 42.0: True",
+    ]
+
+
+def test_query_table():
+    assert run("query_table.py").splitlines() == [
+        "DuckDB: [(99, 26.25)]",
+        "polars: [(99, 26.25)]",
+        "polars reads the same memory: True",
+    ]
 
 
 def test_twohosts(monkeypatch):

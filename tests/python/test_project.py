@@ -41,7 +41,10 @@ def test_the_test_group_has_whatever_the_tests_import():
     beside = {path.stem for path in files} | {path.name for folder in shared for path in folder.iterdir()} | {"tests"}
     needed = set.union(*map(imported, files)) - sys.stdlib_module_names - OURS - beside | {"mypy"}
     groups = PROJECT["dependency-groups"]
-    listed = [*groups["test"], *groups["peers"], *groups["sycl"], *PROJECT["project"]["dependencies"]]
+    listed = [
+        *(one for name in ("test", "engines", "peers", "sycl") for one in groups[name]),
+        *PROJECT["project"]["dependencies"],
+    ]
     names = {re.split(r"[^\w.-]", requirement)[0] for requirement in listed if isinstance(requirement, str)}
     assert needed - names == set()
 

@@ -40,6 +40,12 @@ def use(path: os.PathLike[str], make: Callable[[], Producer]) -> int:
                     return sum(batch.num_rows for batch in reader) + array.size + len(buffer)
             except xd.TruncatedStreamError as error:
                 raise xd.Error(str(error)) from error
+
+async def talk(uri: str) -> bytes:
+    async with await xd.peers.connect(uri, timeout=None) as peer:
+        await peer.send([b"x", np.zeros(3)], meta=b"meta")
+        message = await peer.recv(writable="copy-on-write")
+        return message.meta + bytes(message.frames[0])
 """
 
 WRONG = """
