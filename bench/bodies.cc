@@ -5,6 +5,7 @@
 //                            bodies otherwise: its own goes as a tagged message.
 //   --uri URI                where to listen or to connect: tcp://127.0.0.1:0, ucx://10.0.0.1:0
 //   --checksum auto | on | off   of a server over tcp
+//   --certificate FILE --key FILE --roots FILE   over tcp+tls: of a server, and whom a client trusts
 //   --window N               messages that a sending server has on their way, as a session has; two for each body
 //   --body-bytes N --sets N  bodies, each from memory of its own in turns
 //   --parts N                of each body, apart from each other; 8 as a batch of 8 columns on the heap, 1 as of a
@@ -16,6 +17,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,11 +42,27 @@ transport::Checksum checksum_of(const std::string& name) {
   throw InvalidArgumentError("--checksum is auto, on or off");
 }
 
-std::unique_ptr<transport::Connection> accept_one(const Arguments& arguments) {
+std::string file(const Arguments& arguments, const char* option) {
+  const std::string path = arguments.text(option);
+  if (path.empty()) return {};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw NotFoundError("--" + std::string(option) + ": " + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+session::TransportOptions options_of(const Arguments& arguments) {
   session::TransportOptions options;
   options.tcp.checksum = checksum_of(arguments.text("checksum", "auto"));
+  options.tls = {.certificate_chain = file(arguments, "certificate"),
+                 .private_key = file(arguments, "key"),
+                 .roots = file(arguments, "roots")};
+  return options;
+}
+
+std::unique_ptr<transport::Connection> accept_one(const Arguments& arguments) {
   const dissociated::Uri uri = dissociated::parse_uri(arguments.text("uri"));
-  const auto listener = session::make_transports(options)->find(uri.scheme)->listen(uri.address, 1, 2, nullptr);
+  const auto listener =
+      session::make_transports(options_of(arguments))->find(uri.scheme)->listen(uri.address, 1, 2, nullptr);
   std::printf("{\"uri\":\"%s\"}\n", listener->uri().c_str());
   std::fflush(stdout);
   for (;;) {
@@ -55,7 +74,7 @@ std::unique_ptr<transport::Connection> accept_one(const Arguments& arguments) {
 
 std::unique_ptr<transport::Connection> connect(const Arguments& arguments) {
   const dissociated::Uri uri = dissociated::parse_uri(arguments.text("uri"));
-  return session::make_transports()->find(uri.scheme)->connect(uri.address, {}, 10'000, nullptr);
+  return session::make_transports(options_of(arguments))->find(uri.scheme)->connect(uri.address, {}, 10'000, nullptr);
 }
 
 /// One end: a body is sent with its metadata, and received after it.
@@ -169,7 +188,8 @@ void transfer(const Arguments& arguments) {
 }  // namespace crossdock::bench
 
 int main(int argc, char** argv) {
-  return crossdock::bench::run(
-      argc, argv, {"role", "uri", "checksum", "window", "body-bytes", "parts", "sets", "batches", "warm-up", "wait"},
-      crossdock::bench::transfer);
+  return crossdock::bench::run(argc, argv,
+                               {"role", "uri", "checksum", "certificate", "key", "roots", "window", "body-bytes",
+                                "parts", "sets", "batches", "warm-up", "wait"},
+                               crossdock::bench::transfer);
 }

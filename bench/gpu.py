@@ -172,7 +172,7 @@ def produce(pipe: Any, queue: Any) -> None:
                 torch.from_dlpack(tensor).fill_(3)
                 torch.cuda.synchronize()
                 begin = time.perf_counter()
-                server.publish(name, tensor)
+                server.publish(name, tensor, mode="table")
                 answer = time.perf_counter() - begin
                 kept[name] = (tensor, arena)
             case "withdraw":

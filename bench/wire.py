@@ -3,9 +3,10 @@
   ./dev bench wire [PART...] [--quick] [--rounds N] [--out FOLDER] [--install-peers]
 
 The parts: ucx (beside ucx_perftest and Flight), reads (some columns by remote read), fabric (beside a bare loop over
-libfabric), nixl, device (a device's table over shm), idle (64 connections with nothing to do), rounds (the same buffers
-again and again), handoff (shm beside a cache line), faults (killed peers, pulled cables). All of them if none is named.
-What this machine lacks is left out, with the reason. `--install-peers` installs NIXL and a newer UCX into build/peers.
+libfabric), tls (beside a bare pair of SSL_write and SSL_read), nixl, device (a device's table over shm), idle (64
+connections with nothing to do), rounds (the same buffers again and again), handoff (shm beside a cache line), faults
+(killed peers, pulled cables). All of them if none is named. What this machine lacks is left out, with the reason.
+`--install-peers` installs NIXL and a newer UCX into build/peers.
 Writes build/bench/wire.json.
 """
 
@@ -22,7 +23,7 @@ from bench._children import build_folder
 from bench._turns import other_work
 from bench._wire.part import Part, Plan
 
-PARTS = ("ucx", "reads", "fabric", "nixl", "device", "idle", "rounds", "handoff", "faults")
+PARTS = ("ucx", "reads", "fabric", "tls", "nixl", "device", "idle", "rounds", "handoff", "faults")
 
 
 def main() -> None:

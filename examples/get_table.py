@@ -14,7 +14,7 @@ import crossdock as xd
 def main(uri: str, name: str) -> None:
     with xd.connect(uri) as client:
         for entry in client.list():
-            print(f"{entry.name}: {entry.rows} rows, {entry.bytes} bytes")
+            print(f"{entry.name!r}: {entry.rows} rows, {entry.bytes} bytes")
         # polars.DataFrame(reader), duckdb and others take it as well. The columns lie in the server's memory.
         table = pa.table(client.get(name))
     print(table)

@@ -44,9 +44,13 @@ BINDS_PARTS = {"session"}
 # Headers of other projects: the one folder that may see them.
 LIBRARIES = {
     "flatbuffers/": "src/ipc",
+    "grpc/": "src/flight/grpc",
+    "grpcpp/": "src/flight/grpc",
     "lz4": "src/ipc",
     "zstd": "src/ipc",
     "nanobind/": "python",
+    "openssl/crypto.h": "src/core",  # before the folder: the first entry counts
+    "openssl/hmac.h": "src/core",
     "openssl/": "src/transport/net",
     "rdma/": "src/transport/fabric",
     "ucp/": "src/transport/ucx",

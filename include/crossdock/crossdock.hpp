@@ -23,6 +23,7 @@
 #include "crossdock/peers/peer.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/file.h"
+#include "crossdock/session/relay.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/server.h"
 #include "crossdock/version.h"

@@ -1,10 +1,11 @@
 """Passes arrays and tables from one library, process or machine to another, without a copy.
 
 `asarray()` imports any array as a `Tensor`, which other libraries can import. `serve()` offers tables by name,
-`connect()` gets them in another process. `Arena` is memory to build one table in, `Pool` shared memory that is used
-again. `open()` and `write()` are for Arrow files. `check()` checks the exports of any object, and `debug()` explains
-faults in shared memory. `crossdock.peers` connects equals, which send each other buffers, `crossdock.offload` selects
-where work runs, and `crossdock.testing` simulates devices.
+`connect()` gets them in another process, and `relay()` fetches them once for all processes of a machine. `Arena` is
+memory to build one table in, `Pool` shared memory that is used again. `open()` and `write()` are for Arrow files.
+`check()` checks the exports of any object, and `debug()` explains faults in shared memory. `crossdock.peers` connects
+equals, which send each other buffers, `crossdock.offload` selects where work runs, and `crossdock.testing` simulates
+devices.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,9 @@ from crossdock.debugging import debug
 from crossdock.errors import *  # noqa: F403
 from crossdock.file import open, write
 from crossdock.pool import Pool
+from crossdock.relaying import Relay, relay
 from crossdock.server import Server, serve
+from crossdock.tls import TLS
 
 if TYPE_CHECKING:
     from crossdock import offload, peers, pool, testing
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from crossdock.checking import CheckFailedError
 
 __all__ = [
+    "TLS",
     "Arena",
     "AsyncRecordBatchReader",
     "CatalogEntry",
@@ -62,6 +66,7 @@ __all__ = [
     "Queue",
     "RecordBatch",
     "RecordBatchReader",
+    "Relay",
     "Schema",
     "Server",
     "Tensor",
@@ -79,6 +84,7 @@ __all__ = [
     "open",
     "peers",
     "pool",
+    "relay",
     "serve",
     "set_cuda_array_interface_sync",
     "testing",

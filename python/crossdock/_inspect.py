@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossdock import _native
+from crossdock import _native, _tensors
+from crossdock._names import shown_name
 from crossdock._table import terminal_width, wrapped
 from crossdock._text import shown
 from crossdock.client import Client
@@ -256,12 +257,14 @@ def _way(entry: _native.CatalogEntry) -> str:
 
 
 def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
-    """Prints all tables of a server, with their schemas."""
+    """Prints all tables and tensors of a server, with their schemas."""
     entries = client.list()
     if as_json:
         tables = [
             {
-                "name": entry.name,
+                "name": entry.name if isinstance(entry.name, str) else None,
+                "ticket": entry.name.hex() if isinstance(entry.name, bytes) else None,
+                **_tensors.content_about(entry),
                 "rows": entry.rows,
                 "bytes": entry.bytes,
                 "device": entry.device,
@@ -277,19 +280,49 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
         ]
         _print_json({"uri": uri, "tables": tables})
         return
-    print(f"{shown(uri)}: {counted(len(entries), 'table')}")
+    others = sum(entry.kind != "table" for entry in entries)
+    also = f" and {counted(others, 'name')} of tensors" if others else ""
+    print(f"{shown(uri)}: {counted(len(entries) - others, 'table')}{also}")
     for entry in entries:
-        print(f"\n{shown(entry.name)}: {number(entry.rows)} rows, {number(entry.bytes)} bytes, {shown(entry.device)}")
+        what = f"{number(entry.rows)} rows" if entry.kind == "table" else _tensors.content_text(entry)
+        print(f"\n{shown(shown_name(entry.name))}: {shown(what)}, {number(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.way or entry.why:
             print(f"    {_way(entry)}")
         if entry.schema is None:
             print("    (the schema is known only after a client requests the table)")
-        else:
+        elif entry.kind == "table":
             print_schema(_native.describe_schema(entry.schema), "    ")
 
 
-def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
-    """Prints a table as it arrives: its schema, its batches and dictionaries, and how their bodies are transferred."""
+def _entry_of(name: str | bytes, client: Client) -> _native.CatalogEntry | None:
+    """Returns the catalog's entry of a name; None of a server without a catalog."""
+    with suppress(Error):
+        return next((one for one in client.list() if one.name == name), None)
+    return None
+
+
+def _show_tensors(entry: _native.CatalogEntry, client: Client, *, as_json: bool, timeout: float) -> None:
+    """Prints what each tensor of a name is, and how its body is transferred."""
+    tensors = _tensors.received(client, entry, timeout)
+    if as_json:
+        _print_json(
+            {"name": shown_name(entry.name), "way": entry.way, "why": entry.why, **_tensors.content_about(entry)}
+        )
+    else:
+        print(f"{shown(shown_name(entry.name))}: {shown(_tensors.content_text(entry))}")
+        if entry.way or entry.why:
+            print(_way(entry))
+        print()
+    _tensors.show(tensors, _print_json if as_json else None)
+
+
+def show_stream(name: str | bytes, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
+    """Prints a table as it arrives: its schema, its batches and dictionaries, and how their bodies are transferred; or
+    what the tensors of a name are."""
+    entry = _entry_of(name, client)
+    if entry is not None and entry.kind != "table":
+        _show_tensors(entry, client, as_json=as_json, timeout=timeout)
+        return
     log = _native.StreamLog(False, True)
     messages = _Messages(limit, buffers, as_json)
 
@@ -299,15 +332,12 @@ def show_stream(name: str, client: Client, *, buffers: bool, as_json: bool, limi
         _print_json(message)
 
     more = False
-    entry = None
-    with suppress(Error):  # of a server without a catalog
-        entry = next((one for one in client.list() if one.name == name), None)
     with client._watch(name, log, timeout) as reader:
         schema = _native.describe_schema(reader.schema)
         if as_json:
-            _print_json({"name": name, "way": entry and entry.way, "why": entry and entry.why, **schema})
+            _print_json({"name": shown_name(name), "way": entry and entry.way, "why": entry and entry.why, **schema})
         else:
-            print(shown(name))
+            print(shown(shown_name(name)))
             if entry is not None and (entry.way or entry.why):
                 print(_way(entry))
             print()
@@ -347,7 +377,7 @@ def _batches(reader: _native.RecordBatchReader, before_waiting: Callable[[], Non
         yield
 
 
-def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: float) -> None:
+def show_wire(name: str | bytes, client: Client, *, as_json: bool, limit: int, timeout: float) -> None:
     """Prints the decoded messages of a stream as they are sent and received."""
     log = _native.StreamLog(True, False)
 
@@ -358,6 +388,14 @@ def show_wire(name: str, client: Client, *, as_json: bool, limit: int, timeout: 
             else:
                 print(message["text"], flush=True)
 
+    entry = _entry_of(name, client)
+    if entry is not None and entry.kind != "table":
+        try:
+            client._watch_tensors(entry.name, entry.kind == "tensor", log, timeout)  # dropped: that sends messages, too
+        finally:
+            drain()
+            _say_left_out(log)
+        return
     count = 0
     reader = None
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from crossdock import _native
 from crossdock.errors import InvalidArgumentError, UriError
+from crossdock.tls import TLS
 
 if TYPE_CHECKING:
     from crossdock._typing import NetworkAbout
@@ -65,7 +66,12 @@ def networks() -> list[NetworkAbout]:
 
 
 def transports(
-    users: str | Iterable[int] | None, token: str | None, checksum: bool | None, remote_reads: str | None
+    users: str | Iterable[int] | None,
+    token: str | None,
+    checksum: bool | None,
+    remote_reads: str | None,
+    tls: TLS | None,
+    login: tuple[str, str] | None = None,
 ) -> _native.TransportOptions:
     """Checks the options of connections, which servers and clients have in common."""
     any_user = isinstance(users, str)
@@ -86,8 +92,25 @@ def transports(
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
     if remote_reads not in (None, "trusted"):
         raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {remote_reads!r}')
+    if not isinstance(tls, TLS | None):
+        raise TypeError(f"tls must be a crossdock.TLS, not {type(tls).__name__}")
+    if login is not None:
+        if not (isinstance(login, tuple) and len(login) == 2 and all(isinstance(part, str) for part in login)):
+            raise TypeError("login must be a pair of a user name and a password, two str")
+        if not login[0] or ":" in login[0]:
+            raise InvalidArgumentError("a user name must not be empty, and has no colon")
+        if any(len(part.encode()) > 1024 for part in login):
+            raise InvalidArgumentError("a user name and a password have 1024 bytes at most")
     return _native.TransportOptions(
-        any_user, ids, token or "", checksum, ucx_libraries(), fabric_provider(), remote_reads is not None
+        any_user,
+        ids,
+        token or "",
+        login or ("", ""),
+        checksum,
+        ucx_libraries(),
+        fabric_provider(),
+        remote_reads is not None,
+        None if tls is None else tls._native,
     )
 
 
@@ -116,10 +139,21 @@ def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, optio
         )
 
 
-def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None) -> None:
+def check_tls(uris: Iterable[str], tls: TLS | None, given: str) -> None:
+    """Raises InvalidArgumentError if certificates are given and none of the URIs is for TLS: a connection that is
+    thought to be encrypted must not be plain. given: how the caller writes the option, as in "tls"."""
+    schemes = [scheme_of(uri) for uri in uris]
+    if tls is not None and schemes and not {"tcp+tls", "grpc+tls"} & set(schemes):
+        raise InvalidArgumentError(
+            f"{given} is for tcp+tls and grpc+tls: give such a URI, as in tcp+tls://..., or leave {given} out"
+        )
+
+
+def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str | None, tls: TLS | None) -> None:
     """Raises InvalidArgumentError if an option is for other transports than these: checksums, as `check_checksum()`
-    does; remote reads, if none is ucx."""
+    does; certificates, as `check_tls()` does; remote reads, if none is ucx."""
     uris = list(uris)
+    check_tls(uris, tls, "tls")
     check_checksum(uris, checksum, "checksum=True", "checksum")
     schemes = [scheme_of(uri) for uri in uris]
     if remote_reads is not None and schemes and "ucx" not in schemes:
@@ -137,12 +171,15 @@ def checked_uri(uri: str) -> str:
     return uri
 
 
-def checked_name(name: str) -> str:
-    """Checks the name of a table: a str that can be encoded as UTF-8."""
+def checked_name(name: str | bytes) -> bytes:
+    """Checks the name of something published: a str that can be encoded as UTF-8, or bytes. Returns its bytes."""
+    if isinstance(name, bytes):
+        return name
     if not isinstance(name, str):
-        raise TypeError(f"the name of a table must be a str, not {type(name).__name__}")
+        raise TypeError(f"a published name must be a str or bytes, not {type(name).__name__}")
+    if "\0" in name:
+        raise InvalidArgumentError(f"the name {name!a} has a NUL character: give it as bytes, as which it is listed")
     try:
-        name.encode()
+        return name.encode()
     except UnicodeEncodeError:
-        raise InvalidArgumentError(f"the name {name!a} of a table has bytes that aren't UTF-8") from None
-    return name
+        raise InvalidArgumentError(f"the name {name!a} has bytes that aren't UTF-8; give them as bytes") from None

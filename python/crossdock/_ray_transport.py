@@ -145,7 +145,7 @@ def withdraw(name: str) -> None:
 
 def offer(source: Any) -> tuple[Place, str]:
     """Publishes a source of batches for one consumer; returns where."""
-    kind = _sources.kind(source)
+    kind = _sources.kind_of_batches(source)
     if kind == "file":
         raise UnsupportedTypeError("a stream takes batches, or what makes them; serve() serves files")
     name = _local.new_name()
@@ -243,13 +243,13 @@ def _publish(value: Any) -> Part:
         server.publish(name, _table_in_pool(value))
         return Part("table", name, value.shape)
     if kind == "ndarray":
-        server.publish(name, _native.asarray(_array_in_pool(value)))
+        server.publish(name, _native.asarray(_array_in_pool(value)), mode="table")
         order = "F" if value.flags.f_contiguous and not value.flags.c_contiguous else "C"
         return Part("array", name, value.shape, value.dtype, order)
     import torch
 
     tensor = value.detach().contiguous()
-    server.publish(name, _native.asarray(_array_in_pool(tensor.reshape(-1).view(torch.uint8).numpy())))
+    server.publish(name, _native.asarray(_array_in_pool(tensor.reshape(-1).view(torch.uint8).numpy())), mode="table")
     return Part("tensor", name, tuple(value.shape), value.dtype, requires_grad=value.requires_grad)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from crossdock import _native
 from crossdock.errors import UnsupportedTypeError
 
 _STREAMS = ("__arrow_c_stream__", "__arrow_c_device_stream__")
@@ -17,26 +18,85 @@ def is_array(source: object) -> bool:
     return any(hasattr(source, method) for method in _ARRAYS)
 
 
+_OTHER_ARRAYS = (
+    "__dlpack__",
+    "__array_interface__",
+    "__cuda_array_interface__",
+    "__sycl_usm_array_interface__",
+    "__array__",
+)
+
+
 def _is_other_array(source: object) -> bool:
-    """Returns whether an object without Arrow methods is an array of another protocol."""
-    return any(hasattr(source, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__"))
+    """Returns whether an object is an array of a protocol without tables: one that asarray() takes."""
+    if isinstance(source, _native.Tensor):  # has Arrow methods, but is no table
+        return True
+    if isinstance(source, type):
+        return False
+    if any(hasattr(source, name) for name in _OTHER_ARRAYS):
+        return True
+    try:
+        memoryview(source).release()  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
-def kind(source: object) -> Literal["file", "arrow", "callable"]:
+def is_sparse(source: object) -> bool:
+    """Returns whether an object is a sparse array of SciPy, PyData, CuPy, JAX, torch, pandas or pyarrow."""
+    kind = type(source)
+    if "sparse" in kind.__module__.split(".") or kind.__name__.startswith("Sparse"):
+        return True
+    return kind.__module__ == "torch" and str(getattr(source, "layout", "")).startswith("torch.sparse")
+
+
+def name_of_type(source: object) -> str:
+    return f"{type(source).__module__}.{type(source).__qualname__}"
+
+
+def refuse_sparse(source: object) -> None:
+    if is_sparse(source):
+        raise UnsupportedTypeError(
+            f"{name_of_type(source)} is a sparse array, which can't be served: make it dense, or serve its parts"
+        )
+
+
+def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
+    """The same as `kind()`, for what takes batches alone: a Tensor is a column of them. Raises UnsupportedTypeError for
+    other arrays and for mappings."""
+    found = kind(source)
+    if found == "tensor" and isinstance(source, _native.Tensor):
+        return "arrow"
+    if found == "tensor" or found == "tensors":
+        raise UnsupportedTypeError(
+            f"{name_of_type(source)} has none of {', '.join(_STREAMS + _ARRAYS)}, which batches come by: xd.asarray() "
+            "makes a column of an array, if it has one dimension at least"
+        )
+    return found
+
+
+def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tensors"]:
     """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list or iterator of such
-    objects; or a callable that makes one. Raises UnsupportedTypeError for other objects."""
+    objects; a callable that makes one; an array without Arrow methods; or a mapping of arrays. Raises
+    UnsupportedTypeError for other objects."""
     if isinstance(source, (str, os.PathLike)):
         return "file"
+    refuse_sparse(source)
     # A class also has the methods of its instances, but it is a callable.
     is_class = isinstance(source, type)
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
-    if is_arrow or isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
+    if is_arrow and not isinstance(source, _native.Tensor):
         return "arrow"
+    if isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
+        return "arrow"
+    if isinstance(source, Mapping):
+        return "tensors"
+    if _is_other_array(source):
+        return "tensor"
     if callable(source):
         return "callable"
     raise UnsupportedTypeError(
         f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
-        f"of an Arrow file, or a callable that gives such an object; this is "
-        f"{type(source).__module__}.{type(source).__qualname__}"
-        + (", of which xd.asarray() makes one, if it has one dimension" if _is_other_array(source) else "")
+        f"of an Arrow file, a callable that gives such an object, an array that asarray() takes, or a mapping of "
+        f"arrays; this is {name_of_type(source)}"
     )

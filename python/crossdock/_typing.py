@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import Any, Literal, NotRequired, Protocol, SupportsIndex, TypeAlias, TypedDict
 
@@ -11,7 +11,7 @@ from crossdock._native import Device, Queue
 
 Wait = Literal["auto", "spin", "block"]
 Way = Literal["map", "read", "message"]
-Mode = Literal["auto", "table", "live"]
+Mode = Literal["auto", "table", "live", "tensor"]
 Stability = Literal["trust", "snapshot"]
 Validation = Literal["structure", "full"]
 Compression = Literal["lz4", "zstd"]
@@ -38,7 +38,39 @@ Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayEx
 Batches = (
     Sequence[ArrayExporter] | Sequence[DeviceArrayExporter] | Iterator[ArrayExporter] | Iterator[DeviceArrayExporter]
 )
-Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches]
+
+
+class DLPackExporter(Protocol):
+    def __dlpack__(self) -> Any: ...
+
+
+class CudaArrayExporter(Protocol):
+    @property
+    def __cuda_array_interface__(self) -> Any: ...
+
+
+class UsmArrayExporter(Protocol):
+    @property
+    def __sycl_usm_array_interface__(self) -> Any: ...
+
+
+class ArrayInterfaceExporter(Protocol):
+    @property
+    def __array_interface__(self) -> Any: ...
+
+
+class BufferExporter(Protocol):
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+# What asarray() takes, as far as it has no Arrow methods.
+Array = DLPackExporter | CudaArrayExporter | UsmArrayExporter | ArrayInterfaceExporter | BufferExporter
+# A mapping of arrays, which may be nested. Its values can't be said: mappings of arrays of one library are invariant.
+Arrays = Mapping[str, Any]
+Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches] | Array | Arrays
+# What Client.tensors() returns: tensors, and dictionaries of this type. Said so, `model["layer"]["bias"]` would be an
+# error to type checkers.
+Nested: TypeAlias = dict[str, Any]
 
 
 # Names a device: a Device, its text, or DLPack's pair of numbers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from crossdock import _native
 from crossdock.errors import ClosedError, StreamBusyError
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from crossdock._native import RecordBatch, RecordBatchReader, Schema
 
 __all__ = ["AsyncRecordBatchReader"]
+
+T = TypeVar("T")
 
 # The most batches that are returned in a row, if they are ready, before the event loop may run other tasks.
 _BATCHES_IN_A_ROW = 64
@@ -96,7 +98,7 @@ class AsyncRecordBatchReader:
             # Connecting and waiting for the schema may take long, so a thread of the loop does it. If the waiting task
             # is cancelled, the opening goes on for the next task.
             if self._opening is None or self._opening.cancelled():
-                self._opening = asyncio.ensure_future(_open(self._start))
+                self._opening = asyncio.ensure_future(in_thread(self._start))
             opening = self._opening
             try:
                 reader = await asyncio.shield(opening)
@@ -133,10 +135,11 @@ class AsyncRecordBatchReader:
                 self._waiting = None
 
 
-async def _open(start: Callable[[_native.Interrupt], RecordBatchReader]) -> RecordBatchReader:
+async def in_thread(call: Callable[[_native.Interrupt], T]) -> T:
+    """Runs a call that waits in a thread of the event loop."""
     interrupt = _native.Interrupt()
     try:
-        return await asyncio.to_thread(start, interrupt)
+        return await asyncio.to_thread(call, interrupt)
     except asyncio.CancelledError:
         interrupt.cancel()  # Ends the thread: a loop that ends cancels its tasks, and then waits for its threads.
         raise

@@ -1,4 +1,5 @@
-"""The command `crossdock`: serves files, gets tables, lists and inspects both, checks exports, and lists devices."""
+"""The command `crossdock`: serves files, relays servers, gets tables, lists and inspects both, checks exports, lists
+devices."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crossdock as xd
-from crossdock import _inspect, _native, _options
+from crossdock import _inspect, _native, _options, _tensors
+from crossdock._names import parsed_name, shown_name
 from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
@@ -56,8 +58,9 @@ _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 _TOKEN = """
-Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, ucx and fabric, and clients prove to
-know.
+Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, tcp+tls, ucx, fabric and Flight, and
+clients prove to know (by Flight, they send it). CROSSDOCK_LOGIN, as in ada:PASSWORD, is for Flight servers that have
+logins.
 """
 
 _Checksum = Annotated[
@@ -65,6 +68,31 @@ _Checksum = Annotated[
     typer.Option(
         "--checksum/--no-checksum",
         help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: as the other end asks.",
+        show_default=False,
+    ),
+]
+
+_TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Over tcp+tls and grpc+tls: this end's certificate (PEM), and after it those of its issuers. A server "
+        "needs one.",
+        show_default=False,
+    ),
+]
+
+_TlsKey = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The private key of the certificate (PEM), not encrypted.", show_default=False),
+]
+
+_TlsRoots = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Over tcp+tls and grpc+tls: the certificates (PEM) of the trusted issuers. Else: those that the system "
+        "trusts.",
         show_default=False,
     ),
 ]
@@ -79,7 +107,7 @@ _RemoteReads = Annotated[
 ]
 
 app = typer.Typer(
-    help="Hands tables over between processes, without a copy where that is possible.",
+    help="Hands tables and tensors over between processes, without a copy where that is possible.",
     rich_markup_mode=None,  # plain help: rich's boxes break lines, and show a type for flags
     epilog=_TOKEN + _EXIT_CODES,
     no_args_is_help=True,
@@ -171,7 +199,7 @@ def _pyarrow_for(path: Path, doing: str) -> Any:
 
 
 def _is_network(uri: str) -> bool:
-    return _options.scheme_of(uri) in ("tcp", "ucx", "fabric")
+    return _options.scheme_of(uri) in ("tcp", "tcp+tls", "ucx", "fabric", "grpc", "grpc+tls")
 
 
 def _token(uris: Iterable[str]) -> str | None:
@@ -185,8 +213,39 @@ def _token(uris: Iterable[str]) -> str | None:
     return token
 
 
+def _login(uris: Iterable[str]) -> tuple[str, str] | None:
+    """Returns the login of the environment if one of the URIs is a Flight server's, as `_token()` does."""
+    if not any(_options.scheme_of(uri).startswith("grpc") for uri in uris):
+        return None
+    login = os.environ.get("CROSSDOCK_LOGIN")
+    if login is None:
+        return None
+    user, colon, password = login.partition(":")
+    if not user or not colon:
+        raise xd.InvalidArgumentError("CROSSDOCK_LOGIN must be a user name, a colon and a password, as in ada:PASSWORD")
+    return user, password
+
+
 def _check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
     _options.check_checksum(uris, checksum, "--checksum", "--checksum")
+
+
+def _tls(
+    uris: Iterable[str],
+    certificate: Path | None,
+    key: Path | None,
+    *,
+    roots: Path | None = None,
+    client_roots: Path | None = None,
+) -> xd.TLS | None:
+    """Returns what the options of TLS say. They are an error where no URI needs them."""
+    given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}
+    option = next((f"--tls-{name.replace('_', '-')}" for name, file in given.items() if file is not None), None)
+    if option is None:
+        return None
+    tls = xd.TLS(certificate=certificate, key=key, roots=roots, client_roots=client_roots)
+    _options.check_tls(uris, tls, option)
+    return tls
 
 
 def _refuse_remote_handle(uri: str) -> None:
@@ -205,11 +264,23 @@ def _trusted(remote_reads: str | None) -> Literal["trusted"] | None:
 
 
 def _connect(
-    uri: str, timeout: float, checksum: bool | None = None, remote_reads: Literal["trusted"] | None = None
+    uri: str,
+    timeout: float,
+    checksum: bool | None = None,
+    remote_reads: Literal["trusted"] | None = None,
+    tls: xd.TLS | None = None,
 ) -> xd.Client:
     _check_checksum([uri], checksum)
     try:
-        return xd.connect(uri, timeout=timeout, token=_token([uri]), checksum=checksum, remote_reads=remote_reads)
+        return xd.connect(
+            uri,
+            timeout=timeout,
+            token=_token([uri]),
+            login=_login([uri]),
+            checksum=checksum,
+            remote_reads=remote_reads,
+            tls=tls,
+        )
     except xd.NotFoundError as error:
         # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
         raise xd.ConnectionError(str(error)) from None
@@ -302,17 +373,35 @@ _MOST_OF_A_NAME = 40  # A server's name has at most 48 bytes, and a number may b
 _MOST_NAMES = 100
 
 
-def _server_name(table: str) -> str:
+def _server_name(table: str | bytes) -> str:
     """Makes a server's name from a table's: letters, digits, '.', '_' and '-', of which the first is a letter or
     digit."""
-    name = re.sub(r"[^A-Za-z0-9._]+", "-", table).lstrip("._-")[:_MOST_OF_A_NAME].rstrip("-")
+    name = (
+        re.sub(r"[^A-Za-z0-9._]+", "-", table if isinstance(table, str) else "")
+        .lstrip("._-")[:_MOST_OF_A_NAME]
+        .rstrip("-")
+    )
     return name or "tables"
 
 
-def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["trusted"] | None) -> xd.Server:
-    _check_checksum(uris, checksum)
+def _name(text: str, hint: str) -> str | bytes:
     try:
-        return xd.serve(uri=uris, token=_token(uris), checksum=checksum, remote_reads=remote_reads)
+        return parsed_name(text)
+    except xd.InvalidArgumentError as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None
+
+
+def _server_at(
+    uris: list[str],
+    checksum: bool | None,
+    remote_reads: Literal["trusted"] | None,
+    flight: str | None,
+    tls: xd.TLS | None,
+) -> xd.Server:
+    _check_checksum(uris, checksum)
+    token = _token([*uris, flight] if flight else uris)
+    try:
+        return xd.serve(uri=uris, token=token, checksum=checksum, remote_reads=remote_reads, flight=flight, tls=tls)
     except xd.NotFoundError as error:
         # A host that isn't there, or an address that this machine doesn't have, as of the commands that connect: the
         # text begins with the scheme. Else it is the folder of a socket.
@@ -321,15 +410,18 @@ def _server_at(uris: list[str], checksum: bool | None, remote_reads: Literal["tr
         raise xd.ConnectionError(str(error)) from None
 
 
-def _server_at_a_name(table: str, checksum: bool | None) -> xd.Server:
+def _server_at_a_name(table: str | bytes, checksum: bool | None, flight: str | None, tls: xd.TLS | None) -> xd.Server:
     """Starts a server at the table's name, or at that name with the first free number, from 2 on."""
     _check_checksum(["shm:"], checksum)
     name = _server_name(table)
+    token = _token([flight]) if flight else None
     for number in range(1, _MOST_NAMES):
         uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
         try:
-            server = xd.serve(uri=uri)
-        except xd.ConnectionError:
+            server = xd.serve(uri=uri, token=token, flight=flight, tls=tls)
+        except xd.ConnectionError as error:
+            if flight is not None and flight in str(error):
+                raise
             continue  # A running server uses this name.
         if number > 1:
             print(f"shm:{name} is in use by another server of yours; this one is {uri}", file=sys.stderr)
@@ -357,7 +449,7 @@ def serve(
         typer.Option(
             help="Where to listen, may be given more than once: 'shm:NAME' is a name of this user's own, "
             "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines, as "
-            "'ucx://*:7700' and 'fabric://*:7700' do. Else: 'shm:' and the first table's name.",
+            "'tcp+tls://*:7700', 'ucx://*:7700' and 'fabric://*:7700' do. Else: 'shm:' and the first table's name.",
             show_default=False,
         ),
     ] = None,
@@ -365,15 +457,35 @@ def serve(
         str,
         typer.Option(help="'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy."),
     ] = "trust",
+    flight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="'grpc://127.0.0.1:8815': also listens there as an Arrow Flight server, by which any Flight client "
+            "finds and reads the tables; 'grpc://*:8815' at every address; 'grpc+tls:' encrypts.",
+            show_default=False,
+        ),
+    ] = None,
     checksum: _Checksum = None,
     remote_reads: _RemoteReads = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
+    tls_client_roots: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Over tcp+tls and grpc+tls: the certificates (PEM) of the issuers of clients; every client must have "
+            "one of them.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
     for path in files:
         if path.is_dir():
             raise typer.BadParameter(f"{shown(str(path))} is a folder; give files", param_hint="FILE")
-    names = name or [path.stem for path in files]
+    names = [_name(one, "--name") for one in name or ()] or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
     if len(set(names)) != len(names):
@@ -387,12 +499,19 @@ def serve(
     if trusted and not any(one.lower().startswith("ucx:") for one in uri or ()):
         raise typer.BadParameter("is for ucx: give --uri ucx://...", param_hint="--remote-reads")
 
+    with _reported():
+        tls = _tls(
+            [*(uri or ["shm:"]), *([flight] if flight else [])], tls_certificate, tls_key, client_roots=tls_client_roots
+        )
+
     stop = threading.Event()
     # Set before the URI is printed: a program that reads the URI may stop the server at once.
     _on_end(lambda *_: stop.set())
     with (
         _reported(),
-        _server_at(uri, checksum, trusted) if uri else _server_at_a_name(names[0], checksum) as server,
+        _server_at(uri, checksum, trusted, flight, tls)
+        if uri
+        else _server_at_a_name(names[0], checksum, flight, tls) as server,
     ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
@@ -400,14 +519,14 @@ def serve(
             source, stability = _source_of(path, stable)
             server.publish(one, source, stable=stability)  # type: ignore[arg-type]
             del source
-        for one in server.uris:
+        for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
             print(one, flush=True)
         for one in names if trusted else ():
             try:
                 location = server.location(one)
             except xd.UnsupportedError as error:
                 location = str(error)
-            print(f"{shown(one)}: {shown(location)}", file=sys.stderr, flush=True)
+            print(f"{shown(shown_name(one))}: {shown(location)}", file=sys.stderr, flush=True)
         if sys.stderr.isatty():
             print(f"Ctrl-C ends it. From another shell: crossdock ls {server.uri}", file=sys.stderr)
         # Wakes regularly, so that log lines of the server's thread are delivered.
@@ -415,18 +534,127 @@ def serve(
             pass
 
 
+# ---- relay ----
+
+
+@app.command(short_help="Fetches tables once for all processes of this machine.", epilog=_TOKEN + _EXIT_CODES)
+def relay(
+    upstream: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URI",
+            help="The server to fetch from, as it printed it. Several: the first that answers, and another one if its "
+            "server ends.",
+            show_default=False,
+        ),
+    ],
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URI",
+            help="Where to listen, may be given more than once, as `crossdock serve --uri`. Other relays can fetch "
+            "from a relay at a network. Else: 'shm:', which picks a name.",
+            show_default=False,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The most memory for tables, as 800M, 64G or a number of bytes (K, M, G and T are powers of 1024). "
+            "What was not asked for the longest goes first. Else: a quarter of the machine's.",
+            show_default=False,
+        ),
+    ] = None,
+    max_age: Annotated[
+        float, typer.Option(min=0, help="Seconds to serve what is held without asking whether it has changed.")
+    ] = 0.0,
+    stale: Annotated[
+        bool, typer.Option("--stale/--no-stale", help="Serve what is held while the server can't be reached.")
+    ] = True,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds to connect in, and that each answer and batch of the server may take.")
+    ] = 10.0,
+    checksum: _Checksum = None,
+    tls_roots: _TlsRoots = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
+) -> None:
+    """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
+    Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line."""
+    uris = at or ["shm:"]
+    memory = None if max_memory is None else _bytes(max_memory, "--max-memory")
+    stop = threading.Event()
+    # Set before the URI is printed: a program that reads the URI may stop the relay at once.
+    _on_end(lambda *_: stop.set())
+    with _reported():
+        for uri in upstream:
+            _refuse_remote_handle(uri)
+        tls = _tls([*upstream, *uris], tls_certificate, tls_key, roots=tls_roots)
+        _check_checksum(upstream, checksum)
+        try:
+            made = xd.relay(
+                upstream,
+                uris,
+                max_memory=memory,
+                max_age=max_age,
+                stale=stale,
+                timeout=timeout,
+                token=_token([*upstream, *uris]),
+                login=_login(upstream),
+                checksum=checksum,
+                tls=tls,
+            )
+        except xd.NotFoundError as error:
+            # No server is there, as of the commands that connect; or the folder of a socket to listen at.
+            raise xd.ConnectionError(str(error)) from None
+        with made:
+            for one in made.uris:
+                print(one, flush=True)
+            if sys.stderr.isatty():
+                print(f"Ctrl-C ends it. From another shell: crossdock ls {made.uri}", file=sys.stderr)
+            # Wakes regularly, so that log lines of the relay's threads are delivered.
+            while not stop.wait(0.5):
+                pass
+
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def _bytes(text: str, hint: str) -> int:
+    """Converts a size such as 64G to bytes."""
+    found = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.strip().upper())
+    if found is None or int(found[1]) == 0:
+        raise typer.BadParameter(f"a size is a number from 1 on, or such as 800M or 64G, not {text!r}", param_hint=hint)
+    return int(found[1]) << _UNITS[found[2]]
+
+
 # ---- get ----
 
 
 _FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv")
+_TENSOR_FORMATS = (".npy",)
 
 
 def _check_format(target: Path) -> None:
     if target.is_dir():
         raise typer.BadParameter(f"{shown(str(target))} is a folder; give a file in it", param_hint="--output")
-    if target.suffix.lower() not in _FORMATS:
+    if target.suffix.lower() not in _FORMATS + _TENSOR_FORMATS:
         raise typer.BadParameter(
-            f"{target} must end in {', '.join(_FORMATS)}: the ending selects the format", param_hint="--output"
+            f"{target} must end in {', '.join(_FORMATS)}, or of a tensor in {_TENSOR_FORMATS[0]}: the ending selects "
+            "the format",
+            param_hint="--output",
+        )
+
+
+def _check_content(target: Path, kind: str) -> None:
+    """Refuses a file whose format is for the other content: tables or tensors."""
+    for_tensors = target.suffix.lower() in _TENSOR_FORMATS
+    if for_tensors != (kind != "table"):
+        formats = _FORMATS if for_tensors else _TENSOR_FORMATS
+        what = "a table is" if kind == "table" else "a tensor is" if kind == "tensor" else "several tensors are"
+        raise typer.BadParameter(
+            f"{target} can't hold what is served: {what} (a file of {', '.join(formats)} may)", param_hint="--output"
         )
 
 
@@ -475,9 +703,9 @@ def _size(count: float) -> str:
 class _Meter:
     """Counts the received data. Shows a progress bar on a terminal; summary() is a line for the end."""
 
-    def __init__(self, name: str, rows: int | None) -> None:
+    def __init__(self, name: str | bytes, rows: int | None) -> None:
         self.rows = self.bytes = self.batches = 0
-        self._name = name
+        self._name = shown_name(name)
         self._start = time.monotonic()
         self._shown = 0.0
         console = Console(stderr=True, emoji=False)
@@ -494,7 +722,7 @@ class _Meter:
             else None
         )
         if self._progress is not None:
-            self._task = self._progress.add_task(escape(shown(name)), total=rows, size="0 B", rate="0 B")
+            self._task = self._progress.add_task(escape(shown(self._name)), total=rows, size="0 B", rate="0 B")
 
     def add(self, batch: xd.RecordBatch) -> None:
         self.rows += batch.num_rows
@@ -559,26 +787,35 @@ def _print_head(batches: list[xd.RecordBatch], rows: int) -> None:
     _print_left_out(left_out, rows - head.num_rows, "; --columns A,B chooses" if left_out else "")
 
 
-@app.command(short_help="Gets a table: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
+@app.command(short_help="Gets a table or tensors: into a file, or to look at it.", epilog=_TOKEN + _EXIT_CODES)
 def get(
     uri: Annotated[str, typer.Argument(metavar="URI", help="As `crossdock serve` printed it.", show_default=False)],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A table's name; see `crossdock ls`.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="The name of a table or tensors, as `crossdock ls` shows it; of bytes: b'\\\\x00'.",
+            show_default=False,
+        ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
-            help="Write it here: .arrow or .feather (Arrow file), .arrows (Arrow stream), .parquet, .csv.",
+            help="Write it here: .arrow or .feather (Arrow file), .arrows (Arrow stream), .parquet, .csv; of a tensor "
+            ".npy.",
         ),
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Only these columns, in this order: a,b,c.")] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
     checksum: _Checksum = None,
     remote_reads: _RemoteReads = None,
+    tls_roots: _TlsRoots = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
 ) -> None:
-    """Gets a table; writes it to a file, or says what it is and shows its first rows."""
+    """Gets a table or tensors; writes it to a file, or says what it is and shows its first rows or its values."""
     _on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
     if output is not None:
         _check_format(output)
@@ -588,12 +825,26 @@ def get(
                 raise xd.NotFoundError(
                     f"{output.parent} doesn't exist or is not a folder; create it to write {output.name}"
                 )
-            _pyarrow_for(output, "writing")  # before the clock starts
+            if output.suffix.lower() in _FORMATS:
+                _pyarrow_for(output, "writing")  # before the clock starts
     trusted = _trusted(remote_reads)
-    with _reported(), _connect(uri, timeout, checksum, trusted) as client:
-        rows = next((entry.rows for entry in client.list() if entry.name == name), None)
+    wanted = _name(name, "NAME")
+    with _reported():
+        tls = _tls([uri], tls_certificate, tls_key, roots=tls_roots)
+    with _reported(), _connect(uri, timeout, checksum, trusted, tls) as client:
+        entry = next((entry for entry in client.list() if entry.name == wanted), None)
+        if output is not None and entry is not None:
+            _check_content(output, entry.kind)
+        if entry is not None and entry.kind != "table":
+            if columns is not None:
+                raise xd.InvalidArgumentError(
+                    f"--columns is for tables: {shown(name)} is {_tensors.content_text(entry)}"
+                )
+            _tensors.get(client, entry, output, timeout)
+            return
+        rows = None if entry is None else entry.rows
         names = None if columns is None else [column for column in columns.split(",") if column]
-        with client.get(name, columns=names, timeout=timeout) as reader, _Meter(name, rows) as meter:
+        with client.get(wanted, columns=names, timeout=timeout) as reader, _Meter(wanted, rows) as meter:
             head: list[xd.RecordBatch] = []
             if output is None:
                 kept = 0
@@ -626,7 +877,7 @@ def _list_servers(timeout: float) -> None:
         uri = f"shm:{name}"
         try:
             with xd.connect(uri, timeout=min(timeout, _MOST_OF_A_WAIT)) as client:
-                tables = [entry.name for entry in client.list()]
+                tables = [shown_name(entry.name) for entry in client.list()]
         except (xd.NotFoundError, xd.ConnectionError):
             continue  # The server was killed, or has just ended.
         except xd.Error as error:
@@ -639,7 +890,7 @@ def _list_servers(timeout: float) -> None:
         print("No server of this user listens at a name; `crossdock serve FILE` starts one.", file=sys.stderr)
 
 
-@app.command(short_help="Lists the tables of a server, or your servers.", epilog=_TOKEN + _EXIT_CODES)
+@app.command(short_help="Lists the tables and tensors of a server, or your servers.", epilog=_TOKEN + _EXIT_CODES)
 def ls(
     uri: Annotated[
         str | None,
@@ -651,26 +902,35 @@ def ls(
     ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
     checksum: _Checksum = None,
+    tls_roots: _TlsRoots = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
 ) -> None:
-    """Lists the tables of a server, or this user's servers that listen at a name."""
+    """Lists the tables and tensors of a server, or this user's servers that listen at a name."""
     if uri is None:
         with _reported():
             _list_servers(timeout)
         return
     with _reported():
         _refuse_remote_handle(uri)
-    with _reported(), _connect(uri, timeout, checksum) as client:
+        tls = _tls([uri], tls_certificate, tls_key, roots=tls_roots)
+    with _reported(), _connect(uri, timeout, checksum, tls=tls) as client:
+        entries = client.list()
         rows = [
             (
-                entry.name,
-                _inspect.number(entry.rows),
+                shown_name(entry.name),
+                _inspect.number(entry.rows) if entry.kind == "table" else "",
                 _inspect.number(entry.bytes),
-                _inspect.number(None if entry.schema is None else len(entry.schema)),
+                (_inspect.number(None if entry.schema is None else len(entry.schema)) if entry.kind == "table" else ""),
                 entry.device,
+                _tensors.content_text(entry),
             )
-            for entry in client.list()
+            for entry in entries
         ]
-        left_out = _print_table(("name", "rows", "bytes", "columns", "device"), rows, frozenset((1, 2, 3)))
+        header: tuple[str, ...] = ("name", "rows", "bytes", "columns", "device", "tensors")
+        if all(entry.kind == "table" for entry in entries):
+            header, rows = header[:-1], [row[:-1] for row in rows]  # type: ignore[misc]
+        left_out = _print_table(header, rows, frozenset((1, 2, 3)))
         _print_left_out(left_out)
 
 
@@ -689,7 +949,9 @@ def inspect(
     ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Of a server: the table to look at; else all of them, without batches."),
+        typer.Argument(
+            metavar="NAME", help="Of a server: the table or tensors to look at; else all of them, without batches."
+        ),
     ] = None,
     buffers: Annotated[bool, typer.Option("--buffers", help="Show each buffer: kind, size, where it is.")] = False,
     wire: Annotated[bool, typer.Option("--wire", help="Show the protocol's messages instead, as they pass.")] = False,
@@ -699,6 +961,9 @@ def inspect(
     limit: Annotated[int, typer.Option(min=0, help="Show at most so many batches, and dictionaries; 0: all.")] = 10,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
     checksum: _Checksum = None,
+    tls_roots: _TlsRoots = None,
+    tls_certificate: _TlsCertificate = None,
+    tls_key: _TlsKey = None,
 ) -> None:
     """Shows what is in a file, or what a server sends: schema, batches, dictionaries, buffers, messages."""
     if not _inspect.is_uri(target):
@@ -723,13 +988,15 @@ def inspect(
         raise typer.BadParameter("--wire shows messages, --buffers shows the content of batches: give only one of them")
     with _reported():
         _refuse_remote_handle(target)
-    with _reported(), _connect(target, timeout, checksum) as client:
-        if name is None:
+        tls = _tls([target], tls_certificate, tls_key, roots=tls_roots)
+    wanted = None if name is None else _name(name, "NAME")
+    with _reported(), _connect(target, timeout, checksum, tls=tls) as client:
+        if wanted is None:
             _inspect.show_catalog(target, client, as_json=as_json)
         elif wire:
-            _inspect.show_wire(name, client, as_json=as_json, limit=limit, timeout=timeout)
+            _inspect.show_wire(wanted, client, as_json=as_json, limit=limit, timeout=timeout)
         else:
-            _inspect.show_stream(name, client, buffers=buffers, as_json=as_json, limit=limit, timeout=timeout)
+            _inspect.show_stream(wanted, client, buffers=buffers, as_json=as_json, limit=limit, timeout=timeout)
 
 
 # ---- check ----

@@ -1,10 +1,10 @@
-"""The client, which gets tables from a server."""
+"""The client, which gets tables and tensors from a server."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from crossdock import _native
+from crossdock import _native, _nested
 from crossdock._options import (
     check_schemes,
     checked_name,
@@ -19,22 +19,31 @@ from crossdock.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from crossdock._typing import DeviceLike, Validation, Wait, Way
+    from crossdock._typing import Array, Batches, DeviceLike, Exporter, Nested, Validation, Wait, Way
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.arena import Arena
+    from crossdock.tls import TLS
 
 __all__ = ["Client", "connect"]
 
 
 class Client:
     """A connection to a server, made by `connect()`. `uri` is the URI that `crossdock serve` prints, or `server.uri`.
+    It may also be that of an Arrow Flight server, "grpc://host:port" or "grpc+tls://host:port", Crossdock's or another:
+    each `get()` asks it where the table is, and reads it from the cheapest location that can be reached, at last by
+    DoGet. `location` of the reader says which, and `passed_over` why not the others.
 
     metadata, data: two URIs instead of `uri`, to receive metadata and bodies over separate connections, from one server
         or from two that publish the same data under the same names. Live streams need a single server.
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
     users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
-    token: over tcp, ucx and fabric, the secret that the server demands. Over shm the user ids decide, and it isn't
-        used.
+    token: over networks (tcp, tcp+tls, ucx, fabric and Flight), the secret that the server demands. Over Flight it is
+        sent as it is. Over shm the user ids decide, and it isn't used.
+    login: a user name and a password, for a Flight server that has logins (`serve(..., authenticate=...)`, or another).
+        Without TLS they are sent as they are, once, and again when the server asks for them; `token` isn't sent to it
+        then.
+    tls: over tcp+tls and grpc+tls, whose certificates are trusted, and this client's certificate, if the server
+        requires one: `TLS(roots=...)`. None: the server's certificate must be one that the system trusts.
     way: how the bodies of batches arrive: "map" (the server's memory itself), "message" (the bytes are sent, into
         memory of this process) or "read" (this process reads what it wants of the server's memory). None: the best way
         that both ends have. A way that the transport lacks raises `UnsupportedError`, as does `get()` for a stream that
@@ -47,6 +56,9 @@ class Client:
     remote_reads: "trusted" lets this client read the memory of a ucx server strictly as specified, whose URI has a
         remote_handle. That server, and every process that reaches this one over UCX, can then read and write all memory
         of this process. Servers of Crossdock's never need it.
+    any_location: of a Flight server: also reads from locations at other hosts than its own, and, if it was asked by
+        grpc+tls, from ones at other machines that aren't encrypted. Such a server decides to which addresses this
+        process connects.
 
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
     the parent: in the child its methods raise `ForkError`.
@@ -61,9 +73,12 @@ class Client:
         timeout: float | None = 10.0,
         users: Literal["any"] | Iterable[int] | None = None,
         token: str | None = None,
+        login: tuple[str, str] | None = None,
         checksum: bool | None = None,
         way: Way | None = None,
         remote_reads: Literal["trusted"] | None = None,
+        any_location: bool = False,
+        tls: TLS | None = None,
     ) -> None:
         if (uri is None) == (metadata is None) or (metadata is None) != (data is None):
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
@@ -72,11 +87,20 @@ class Client:
                 checked_uri(one)
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
-        check_schemes([one for one in (uri, metadata, data) if one is not None], checksum, remote_reads)
+        if not isinstance(any_location, bool):
+            raise TypeError(f"any_location must be True or False, not {type(any_location).__name__}")
+        check_schemes([one for one in (uri, metadata, data) if one is not None], checksum, remote_reads, tls)
+        if login is not None and (uri is None or not uri.lower().startswith("grpc")):
+            raise InvalidArgumentError("login is for Flight servers, at grpc: URIs")
         first = uri if uri is not None else metadata
         assert first is not None
         self._native = _native.Client(
-            first, data, milliseconds(timeout, "timeout"), way, transports(users, token, checksum, remote_reads)
+            first,
+            data,
+            milliseconds(timeout, "timeout"),
+            way,
+            transports(users, token, checksum, remote_reads, tls, login),
+            any_location,
         )
 
     @property
@@ -86,7 +110,9 @@ class Client:
 
     def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogEntry]:
         """Returns the server's catalog: name, schema, rows, bytes and device of each table, and the way by which its
-        bodies would come (`way` and `why`, which are None of a client with two connections).
+        bodies would come (`way` and `why`, which are None of a client with two connections). `kind` says which call is
+        for it: "table" is for `get()`, "tensor" for `tensor()` (`dtype` and `shape` say what it is), "tensors" for
+        `tensors()` (`count` says how many). A name that isn't text is bytes.
 
         max_entries, max_bytes: the most entries, and the most memory for their names and schemas, to accept from the
             server. A larger catalog raises `ResourceError`. Text in it that isn't UTF-8 raises `InvalidDataError`,
@@ -98,7 +124,7 @@ class Client:
 
     def get(
         self,
-        name: str,
+        name: str | bytes,
         columns: Iterable[str] | None = None,
         wait: Wait = "auto",
         timeout: float | None = None,
@@ -140,7 +166,7 @@ class Client:
 
     def aget(
         self,
-        name: str,
+        name: str | bytes,
         columns: Iterable[str] | None = None,
         *,
         validation: Validation | None = None,
@@ -173,13 +199,153 @@ class Client:
             )
         )
 
-    def _watch(self, name: str, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
+    def tensor(
+        self,
+        name: str | bytes,
+        *,
+        out: Array | None = None,
+        device: DeviceLike | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
+        wait: Wait = "auto",
+        timeout: float | None = None,
+        limits: _native.Limits | None = None,
+    ) -> _native.Tensor:
+        """Returns the tensor that is served as `name`, without a copy where tables come without one: in the server's
+        memory, which stays valid as long as the tensor, or an array of another library that shares its memory.
+
+        Raises `InvalidArgumentError` if a table or several tensors are served as `name`: `get()` and `tensors()` are
+        for those.
+
+        out: a writable array that `asarray()` takes, of the same shape and type: the elements are put there, and a
+            tensor of that memory is returned. A body that is sent by value over tcp or fabric, or read, is received
+            straight into it, if the array is in the order in which it is sent, as C order is; else one copy is made.
+            On a device `out` must be in C order. Another shape, type or device is an `InvalidArgumentError` before
+            anything is written; after another error, a part may be written.
+        device: where the tensor is wanted, as for `get()`; None: the host, or where `out` is.
+        writable: "copy-on-write": it may be written to, as for `get()`.
+        wait, limits: as for `get()`.
+        timeout: seconds that each wait for the tensor may take; None: no limit.
+        """
+        return self._tensor(name, out, device, writable, wait, timeout, limits)
+
+    def tensors(
+        self,
+        name: str | bytes,
+        *,
+        device: DeviceLike | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
+        wait: Wait = "auto",
+        timeout: float | None = None,
+        limits: _native.Limits | None = None,
+        max_tensors: int = 1 << 20,
+    ) -> Nested:
+        """Returns the tensors that are served as `name`, in nested dictionaries as they were served. The options are
+        those of `tensor()`.
+
+        max_tensors: the most tensors to accept from the server. More raise `ResourceError`.
+        """
+        return self._tensors(name, device, writable, wait, timeout, limits, max_tensors)
+
+    async def atensor(
+        self,
+        name: str | bytes,
+        *,
+        out: Array | None = None,
+        device: DeviceLike | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
+        limits: _native.Limits | None = None,
+    ) -> _native.Tensor:
+        """The same as `tensor()`, for asyncio. A thread of the event loop waits; cancelling the task ends its wait."""
+        from crossdock.aio import in_thread
+
+        return await in_thread(
+            lambda interrupt: self._tensor(name, out, device, writable, "auto", None, limits, interrupt=interrupt)
+        )
+
+    async def atensors(
+        self,
+        name: str | bytes,
+        *,
+        device: DeviceLike | None = None,
+        writable: Literal[False, "copy-on-write"] = False,
+        limits: _native.Limits | None = None,
+        max_tensors: int = 1 << 20,
+    ) -> Nested:
+        """The same as `tensors()`, for asyncio, as `atensor()` is."""
+        from crossdock.aio import in_thread
+
+        return await in_thread(
+            lambda interrupt: self._tensors(
+                name, device, writable, "auto", None, limits, max_tensors, interrupt=interrupt
+            )
+        )
+
+    def _tensor(
+        self,
+        name: str | bytes,
+        out: Array | None,
+        device: DeviceLike | None,
+        writable: Literal[False, "copy-on-write"],
+        wait: str,
+        timeout: float | None,
+        limits: _native.Limits | None,
+        *,
+        log: _native.StreamLog | None = None,
+        interrupt: _native.Interrupt | None = None,
+    ) -> _native.Tensor:
+        tensor, _ = self._native.tensor(
+            checked_name(name),
+            None if out is None else _native.asarray(out),
+            device,
+            wait,
+            milliseconds(timeout, "timeout"),
+            limits or _native.Limits(),
+            is_copy_on_write(writable),
+            log,
+            interrupt,
+        )
+        return tensor
+
+    def _tensors(
+        self,
+        name: str | bytes,
+        device: DeviceLike | None,
+        writable: Literal[False, "copy-on-write"],
+        wait: str,
+        timeout: float | None,
+        limits: _native.Limits | None,
+        max_tensors: int,
+        *,
+        log: _native.StreamLog | None = None,
+        interrupt: _native.Interrupt | None = None,
+    ) -> Nested:
+        tensors, _ = self._native.tensors(
+            checked_name(name),
+            count(max_tensors, "max_tensors", "tensors", least=0),
+            device,
+            wait,
+            milliseconds(timeout, "timeout"),
+            limits or _native.Limits(),
+            is_copy_on_write(writable),
+            log,
+            interrupt,
+        )
+        return _nested.nested(tensors)
+
+    def _watch(self, name: str | bytes, log: _native.StreamLog, timeout: float | None) -> _native.RecordBatchReader:
         """The same as `get()`. `log` records the messages or batches of the stream."""
         return self._start(name, None, "auto", timeout, None, None, None, None, None, False, log=log)
 
+    def _watch_tensors(self, name: str | bytes, single: bool, log: _native.StreamLog, timeout: float | None) -> None:
+        """Gets tensors and drops them. `log` records the messages."""
+        if single:
+            self._tensor(name, None, None, False, "auto", timeout, None, log=log)
+        else:
+            self._tensors(name, None, False, "auto", timeout, None, 1 << 20, log=log)
+
     def _start(
         self,
-        name: str,
+        name: str | bytes,
         columns: Iterable[str] | None,
         wait: str,
         timeout: float | None,
@@ -209,6 +375,36 @@ class Client:
             log,
             interrupt,
         )
+
+    def put(self, name: str, source: Exporter | Batches, *, replace: bool = False) -> None:
+        """Sends a table to an Arrow Flight server, which publishes it as `name`; returns once it has.
+
+        The server must allow it: `serve(..., flight=..., puts="new")`, or another server with DoPut. The bodies go from
+        where they lie; those on a device by one copy each.
+
+        source: an object with an Arrow PyCapsule method, or batches, as `serve()` takes for a table.
+        replace: whether it may take the place of another table of this name, where the server allows that. Else that
+            is an `InvalidArgumentError`. A server that isn't Crossdock's decides itself.
+        """
+        if not isinstance(replace, bool):
+            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+        self._native.put(checked_name(name), source, replace)
+
+    def offer(self, name: str, source: Exporter | Batches, *, replace: bool = False) -> None:
+        """Has an Arrow Flight server of Crossdock's fetch a table from this process, and publish it as `name`; returns
+        once it has.
+
+        As `put()`, but the bodies don't go through gRPC: this process listens for the server, which fetches them over
+        shared memory or tcp, as fast as any consumer. Memory of an arena or a pool isn't copied here; the server copies
+        what it maps once, into memory of its own.
+
+        The server must allow `put()`, and must be able to connect to this process; else that is a `ConnectionError`,
+        which says what it tried. Over grpc+tls a table is offered to a server at this machine alone; else that is an
+        `UnsupportedError`.
+        """
+        if not isinstance(replace, bool):
+            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+        self._native.offer(checked_name(name), source, replace)
 
     def close(self) -> None:
         """Closes the client: no new request starts. Open readers continue, and each connection stays open until its

@@ -65,7 +65,7 @@ def write(
         raise InvalidArgumentError(
             f"{os.fsdecode(path)!r}: write() writes Arrow files, and their names must not end in {suffix}"
         )
-    kind = _sources.kind(source)
+    kind = _sources.kind_of_batches(source)
     if kind == "file":
         with open(source) as reader:  # type: ignore[arg-type]
             _native.write_file(reader, _encoded(path), form, compression, level)

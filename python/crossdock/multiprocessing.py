@@ -181,7 +181,7 @@ def _published(exchange: _Exchange, address: int, memory: NDArray[np.uint8]) -> 
             source = exchange.copy(address, memory.nbytes)
         server = exchange.server()
         name = str(next(exchange.names))
-        server.publish(name, _native.asarray(source), times=1)
+        server.publish(name, _native.asarray(source), mode="table", times=1)
     except Error:  # no memory, descriptor or mapping is left, or the process ends
         return None
     return server.uri, name

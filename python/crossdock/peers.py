@@ -24,13 +24,24 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from crossdock import _deferred_thread, _native
 from crossdock._native import PeerFrame as Frame
-from crossdock._options import check_checksum, checked_uri, count, is_copy_on_write, milliseconds, scheme_of, transports
+from crossdock._options import (
+    check_checksum,
+    check_tls,
+    checked_uri,
+    count,
+    is_copy_on_write,
+    milliseconds,
+    scheme_of,
+    transports,
+)
 from crossdock.errors import InvalidArgumentError, StreamBusyError
 from crossdock.pool import Pool
 from crossdock.pool import default as default_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from crossdock.tls import TLS
 
 __all__ = ["Frame", "Listener", "Message", "Peer", "connect", "listen"]
 
@@ -112,8 +123,8 @@ class Peer:
         Raises `ConnectionError` when the connection has ended (the peer closed it, or its process has ended) and all
         whole messages were returned, `ProtocolError`, which is one, if the peer broke the protocol, `ClosedError` after
         `close()` and `abort()`, also if those are called while this waits, `StreamBusyError` if another task is
-        receiving, `ResourceError` if there are no mappings left for `writable`: then a further call returns the
-        message.
+        receiving, `ResourceError` if there are no mappings left for `writable`, or the message needs too many (over
+        256 frames that share bytes): then a further call without `writable` returns the message.
         """
         copy_on_write = is_copy_on_write(writable)
         if self._receiving:
@@ -133,7 +144,8 @@ class Peer:
         """Closes the connection, and returns when everything that was sent is on its way, or the connection has ended.
 
         Messages that weren't received are dropped. Frames stay valid. May be called twice. Cancelling it doesn't keep
-        the Peer open.
+        the Peer open. Raises `TimeoutError` if the peer took nothing for `timeout` seconds (of `listen()` or
+        `connect()`): what wasn't sent is dropped then.
         """
         loop = _loop()
         number = next(_numbers)
@@ -269,34 +281,44 @@ async def listen(
     token: str | None = None,
     users: Literal["any"] | Iterable[int] | None = None,
     checksum: bool | None = None,
+    tls: TLS | None = None,
     pool: Pool | None = None,
     share_from: int = 64 << 10,
     max_message: int = 64 << 30,
-    max_frames: int = 1 << 20,
+    max_frames: int = 1 << 16,
     window: int = 64,
     window_bytes: int = 64 << 20,
     max_regions: int | None = None,
+    lease_limit: int = 1 << 30,
+    max_connections: int = 1024,
     timeout: float | None = 10.0,
 ) -> Listener:
     """Listens for peers.
 
-    uri: one or several, as "shm:", which picks a name, "shm:NAME", "shm:/run/user/1000/x.sock", and "tcp://HOST:PORT",
-        where the host may be `*` and the port 0. Peers connect to `listener.uris`.
+    uri: one or several, as "shm:", which picks a name, "shm:NAME", "shm:/run/user/1000/x.sock", "tcp://HOST:PORT" and
+        "tcp+tls://HOST:PORT", where the host may be `*` and the port 0. Peers connect to `listener.uris`.
     token: over tcp, a secret that both ends must know. They prove that they know it; it is never sent. None: every peer
         that reaches the port is accepted. Over shm the user id decides.
     users: ids of users that may connect over shm beside the own user, or "any".
     checksum: over tcp, protect everything with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: if the other end asks for it. True: always. False: never.
+    tls: over tcp+tls, the certificate and key of this end, and the issuers that it trusts.
     pool: what frames in other memory are copied into, to go by address; None: `xd.pool.default()`.
     share_from: frames of this many bytes or more go by address, where the peer can map this end's memory; so do smaller
         ones of one message that are this many bytes together, and over 64 KiB.
     max_message: the most bytes by value of one message that is received: a longer one ends the connection.
     max_frames: the most frames of one message that is received.
-    window, window_bytes: the most messages, and bytes by value in them, that the peer may send ahead of `recv()`. A
-        message of any size may be sent while no more than a quarter of these bytes is ahead.
+    window, window_bytes: the most messages, and bytes by value in them, that the peer may send ahead of `recv()`. Each
+        frame counts 128 bytes more. A message of any size may be sent while no more than a quarter of these bytes is
+        ahead.
     max_regions: the most pieces of the peer's memory that are mapped here at once; more frames come by value. None: an
         eighth of the descriptors that this process may have.
-    timeout: seconds for the handshake of each peer; None: no limit.
+    lease_limit: the most bytes of this end's memory that one peer may have at once; more frames go by value. Memory
+        counts by the pieces that are lent. One piece may be larger, if the peer has no other.
+    max_connections: the most connections at once; more are rejected, and those who are connected go on. Of peers that
+        weren't accepted yet, 128 are connected; more wait.
+    timeout: seconds for the handshake of each peer, and for a peer that takes nothing while this end closes; None: no
+        limit.
 
     Raises `UriError`, `SchemeError`, `UnsupportedError` for a scheme that has no peers, `ConnectionError` if the
     address is in use, and the other errors of `serve()`.
@@ -310,9 +332,22 @@ async def listen(
             "names the users that may connect"
         )
     check_checksum(uris, checksum, "checksum=True", "checksum")
+    check_tls(uris, tls, "tls")
     options = _options(
-        token, users, checksum, share_from, max_message, max_frames, window, window_bytes, max_regions, timeout
+        token,
+        users,
+        checksum,
+        tls,
+        share_from,
+        max_message,
+        max_frames,
+        window,
+        window_bytes,
+        max_regions,
+        lease_limit,
+        timeout,
     )
+    options.max_connections = count(max_connections, "max_connections", "connections", bits=32)
     pool = _checked_pool(pool)
     return Listener(await asyncio.to_thread(_hub(pool).listen, uris, options), pool)
 
@@ -324,17 +359,20 @@ async def connect(
     token: str | None = None,
     users: Literal["any"] | Iterable[int] | None = None,
     checksum: bool | None = None,
+    tls: TLS | None = None,
     pool: Pool | None = None,
     share_from: int = 64 << 10,
     max_message: int = 64 << 30,
-    max_frames: int = 1 << 20,
+    max_frames: int = 1 << 16,
     window: int = 64,
     window_bytes: int = 64 << 20,
     max_regions: int | None = None,
+    lease_limit: int = 1 << 30,
 ) -> Peer:
     """Connects to a listener. A thread of the event loop's executor waits for its answer.
 
-    timeout: seconds for connecting and the handshake; None: no limit.
+    timeout: seconds for connecting and the handshake, and for a peer that takes nothing while this end closes; None: no
+        limit.
     users: over shm, ids of users whose listeners are trusted, beside the own user and root, or "any".
 
     The other options are those of `listen()`; each end has its own.
@@ -346,8 +384,20 @@ async def connect(
     """
     checked_uri(uri)
     check_checksum([uri], checksum, "checksum=True", "checksum")
+    check_tls([uri], tls, "tls")
     options = _options(
-        token, users, checksum, share_from, max_message, max_frames, window, window_bytes, max_regions, timeout
+        token,
+        users,
+        checksum,
+        tls,
+        share_from,
+        max_message,
+        max_frames,
+        window,
+        window_bytes,
+        max_regions,
+        lease_limit,
+        timeout,
     )
     pool = _checked_pool(pool)
     interrupt = _native.Interrupt()
@@ -363,22 +413,25 @@ def _options(
     token: str | None,
     users: Literal["any"] | Iterable[int] | None,
     checksum: bool | None,
+    tls: TLS | None,
     share_from: int,
     max_message: int,
     max_frames: int,
     window: int,
     window_bytes: int,
     max_regions: int | None,
+    lease_limit: int,
     timeout: float | None,
 ) -> _native.PeerOptions:
     options = _native.PeerOptions()
-    options.transports = transports(users, token, checksum, None)
+    options.transports = transports(users, token, checksum, None, tls)
     options.share_from = count(share_from, "share_from", "bytes")
     options.max_message = count(max_message, "max_message", "bytes")
     options.max_frames = count(max_frames, "max_frames", "frames", bits=32)
     options.window_messages = count(window, "window", "messages", bits=32)
     options.window_bytes = count(window_bytes, "window_bytes", "bytes")
     options.max_regions = 0 if max_regions is None else count(max_regions, "max_regions", "regions", bits=32)
+    options.lease_limit = count(lease_limit, "lease_limit", "bytes")
     options.timeout_ms = milliseconds(timeout, "timeout")
     return options
 

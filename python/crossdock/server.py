@@ -1,25 +1,30 @@
-"""The server, which serves tables by name."""
+"""The server, which serves tables and tensors by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from crossdock import _deferred_thread, _native, _sources
-from crossdock._options import check_schemes, checked_name, checked_uri, count, milliseconds, transports
+from crossdock import _deferred_thread, _native, _nested, _sources
+from crossdock._options import check_schemes, check_tls, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 
 if TYPE_CHECKING:
     from crossdock._typing import Mode, Source, Stability, Wait
+    from crossdock.tls import TLS
 
 __all__ = ["Server", "serve"]
 
-_MODES = ("auto", "table", "live")
+_Name = TypeVar("_Name", bound=str | bytes)
+
+_MODES = ("auto", "table", "live", "tensor")
 _STABILITIES = ("trust", "snapshot")
+_KINDS = {"tensor": "an array", "tensors": "a mapping of arrays"}
 
 
-def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live"]:
+def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live", "tensor", "tensors"]:
     """Returns the kind that a source is published as.
 
     An object with a length, or a single array, is complete: it is a table. A stream without a length may never end, and
@@ -28,18 +33,24 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     if mode not in _MODES:
         raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {mode!r}")
     kind = _sources.kind(source)
+    if kind == "tensor" and mode == "table" and isinstance(source, _native.Tensor):
+        return "table"
+    if kind in ("tensor", "tensors") and mode in ("auto", "tensor"):
+        return kind
     if kind == "arrow":
-        if mode != "auto":
-            return "table" if mode == "table" else "live"
+        if mode in ("table", "live", "tensor"):
+            return mode  # type: ignore[return-value]
         return "table" if hasattr(source, "__len__") or _sources.is_array(source) else "live"
     if mode != "auto":
-        raise InvalidArgumentError(f"mode={mode!r} is for Arrow objects; this source is a {kind}: leave mode out")
+        raise InvalidArgumentError(
+            f"mode={mode!r} isn't for this source, which is {_KINDS.get(kind, f'a {kind}')}: leave mode out"
+        )
     return kind
 
 
 class Server:
-    """Serves tables by name to other processes, over shared memory or a network: `serve()` starts one that offers
-    `sources`.
+    """Serves tables and tensors by name to other processes, over shared memory or a network: `serve()` starts one that
+    offers `sources`.
 
     A source is one of:
 
@@ -52,15 +63,22 @@ class Server:
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's
-      threads. Several of these threads may call one stream, one at a time.
+      threads. Several of these threads may call one stream, one at a time;
+    - an array that `asarray()` takes and that has no Arrow methods, or a `Tensor`: a tensor, which consumers get by
+      `client.tensor()`. It is copied once, now, or not at all if it is in an `Arena` or a `Pool` and has no gaps;
+    - a mapping from names to such arrays, or to mappings of them, such as torch's `state_dict()`: tensors under one
+      name, which consumers get by `client.tensors()`.
+
+    A name is a str, or bytes that needn't be text.
 
     The data may be on any device that Crossdock has a driver for: it is copied once, from the device into the memory
     that is published.
 
     uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
         path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
-        addresses, serves other machines, and so do "ucx://10.0.0.1:7700", over UCX, and "fabric://10.0.0.1:7700",
-        whose data goes over libfabric. Consumers connect to `server.uri`.
+        addresses, serves other machines, "tcp+tls://10.0.0.1:7700" does so over TLS (see `tls`), and so do
+        "ucx://10.0.0.1:7700", over UCX, and "fabric://10.0.0.1:7700", whose data goes over libfabric. Consumers connect
+        to `server.uri`.
         Several URIs: the server listens at all of them, see `server.uris`.
     window: the number of messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
@@ -83,9 +101,11 @@ class Server:
     wait: how the server's thread waits: "block" sleeps while nothing arrives, "spin" never sleeps (and uses a whole
         core), "auto" spins for a short time before it sleeps.
     users: ids of users that may connect beside the own user, or "any".
-    token: over tcp, ucx and fabric, a secret that clients must know. They prove that they know it; it is never sent.
-        None: every client that reaches the port is served. Over shm the user id decides, and no token is demanded; a
-        token without any other URI raises `InvalidArgumentError`.
+    token: over networks (tcp, tcp+tls, ucx and fabric), a secret that clients must know. They prove that they know it;
+        it is never sent. None: every client that reaches the port is served. Over shm the user id decides, and no token
+        is demanded; a token without any other URI raises `InvalidArgumentError`.
+    tls: over tcp+tls, and of a Flight server at grpc+tls, the certificate and key of this server, and, if clients must
+        have a certificate, their issuers: `TLS(certificate=..., key=..., client_roots=...)`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
         it is rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, or of shm alone, which needs
@@ -96,6 +116,25 @@ class Server:
         protection from that, and can't be given together with it. Clients of Crossdock's never need it.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: limits on the size and nesting of such files; None: those of `Limits()`.
+    flight: "grpc://127.0.0.1:8815": also listens there as an Arrow Flight server, by which clients find the tables and
+        the URIs above, and from which clients that know nothing of Crossdock read the same tables. Port 0 is a free
+        one, the host "*" every address of the machine; see `server.flight_uri`. "grpc+tls://127.0.0.1:8815" encrypts,
+        and needs `tls`. With a token, such clients must send it (as a bearer token, or as the password of a login), and
+        without TLS it goes over the network as it is. It needs the module crossdock_flight.so and gRPC's library; else
+        it raises `SchemeError`.
+    authenticate: a callable that is asked by the Flight server whether a user has a password: authenticate(user,
+        password) -> bool. A client logs in so (`connect(..., login=(user, password))`, or
+        `authenticate_basic_token()` of pyarrow's), and may call for `login_lifetime` seconds. It is called on threads
+        of the library's, up to 16 at once, and `close()` waits for it. What it raises refuses the login.
+    ticket_keys: with a token or `authenticate`, tickets are signed: with the first of these keys, bytes objects of 16
+        to 1024 random bytes. All of them check tickets, up to 16. Servers that share a key take each other's tickets.
+        None: a random key.
+    ticket_lifetime: seconds for which a ticket may be used, any number of times and by everybody who has it.
+    login_lifetime: the same for logins.
+    puts: which tables the Flight server takes from clients (`Client.put()`, or Flight's DoPut): "new" under names that
+        aren't taken, "replace" also in place of others. None: none. A table is published once all of it has come.
+    max_put: the most bytes of one such table, which are memory of this process; more is a `ResourceError` at the
+        client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -108,7 +147,7 @@ class Server:
 
     def __init__(
         self,
-        sources: Mapping[str, Source] | None = None,
+        sources: Mapping[_Name, Source] | None = None,
         uri: str | Iterable[str] = "shm:",
         *,
         window: int = 64,
@@ -123,8 +162,16 @@ class Server:
         token: str | None = None,
         checksum: bool | None = None,
         remote_reads: Literal["trusted"] | None = None,
+        tls: TLS | None = None,
         stable: Stability = "trust",
         limits: _native.Limits | None = None,
+        flight: str | None = None,
+        puts: Literal["new", "replace"] | None = None,
+        max_put: int = 16 << 30,
+        authenticate: Callable[[str, str], bool] | None = None,
+        ticket_keys: Iterable[bytes] | None = None,
+        ticket_lifetime: float = 300.0,
+        login_lifetime: float = 12 * 3600.0,
     ) -> None:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
@@ -133,12 +180,13 @@ class Server:
             )
         many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
-        if token is not None and uris and all(one.lower().startswith("shm:") for one in uris):
+        if token is not None and flight is None and uris and all(one.lower().startswith("shm:") for one in uris):
             raise InvalidArgumentError(
-                "token is for tcp, ucx and fabric, and this server listens only over shm:, where the user id decides: "
+                "token is for networks, and this server listens only over shm:, where the user id decides: "
                 "leave token out; users names the users that may connect"
             )
-        check_schemes(uris, checksum, remote_reads)
+        check_schemes(uris, checksum, remote_reads, None)
+        check_tls([*uris, *([] if flight is None else [checked_uri(flight)])], tls, "tls")
         self._stable = _checked_stability(stable)
         options = _native.ServerOptions()
         options.uris = uris
@@ -150,8 +198,34 @@ class Server:
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.source_threads = count(source_threads, "source_threads", "threads", bits=16)
         options.wait = wait
-        options.transports = transports(users, token, checksum, remote_reads)
+        options.transports = transports(users, token, checksum, remote_reads, tls)
         options.limits = limits or _native.Limits()
+        if flight is not None:
+            options.flight_uri = checked_uri(flight)
+            options.flight_token = token or ""
+            if tls is not None:
+                options.flight_tls = tls._native
+            if puts not in (None, "new", "replace"):
+                raise InvalidArgumentError(f'puts must be "new", "replace" or None; it was {puts!r}')
+            if puts is not None:
+                options.flight_puts = puts
+            options.flight_max_put = count(max_put, "max_put", "bytes")
+            if authenticate is not None:
+                if not callable(authenticate):
+                    raise TypeError(f"authenticate must be callable, not {type(authenticate).__name__}")
+                options.flight_login = authenticate
+            if ticket_keys is not None:
+                if authenticate is None and token is None:
+                    raise InvalidArgumentError("ticket_keys are for a Flight server with token= or authenticate=")
+                options.flight_ticket_keys = _checked_keys(ticket_keys)
+            options.flight_ticket_lifetime = _whole_seconds(ticket_lifetime, "ticket_lifetime")
+            options.flight_login_lifetime = _whole_seconds(login_lifetime, "login_lifetime")
+        else:
+            for option, given in (("puts", puts), ("authenticate", authenticate), ("ticket_keys", ticket_keys)):
+                if given is not None:
+                    raise InvalidArgumentError(
+                        f"{option} is for a Flight server: give flight= too, or leave {option} out"
+                    )
         self._native = _native.Server(options)
         _deferred_thread.start()
         try:
@@ -186,7 +260,12 @@ class Server:
         """
         return self._native.locations
 
-    def location(self, name: str) -> str:
+    @property
+    def flight_uri(self) -> str | None:
+        """The URI of the Arrow Flight server, as in "grpc://127.0.0.1:8815"; None if there is none."""
+        return self._native.flight_uri or None
+
+    def location(self, name: str | bytes) -> str:
         """Returns a location URI with a remote_handle: clients strictly as specified read the table's bodies by it.
 
         It needs `remote_reads="trusted"` and an address of ucx, and a table in one piece of memory of the host; else it
@@ -201,7 +280,7 @@ class Server:
 
     def publish(
         self,
-        name: str,
+        name: str | bytes,
         source: Source,
         *,
         mode: Mode = "auto",
@@ -215,18 +294,18 @@ class Server:
         at all if it is in an `Arena`, which this freezes. A live stream and a callable are read on a thread of the
         server when a consumer asks.
 
-        mode: "table" reads a one-shot stream completely now; "live" sends an object that could be a table batch by
-            batch, to one consumer.
+        mode: "table" reads a one-shot stream completely now, and takes a `Tensor` as a column; "live" sends an object
+            that could be a table batch by batch, to one consumer; "tensor" takes an Arrow array as a tensor.
         stable: for a path, whether the file may change: "trust" passes its descriptor, without a copy, and relies on an
             unchanged file; "snapshot" copies the file once, now. None: the option of the server.
         replace: replaces the source that is published under that name, if there is one. A consumer that asks gets
             either the old source or the new one; there is no moment without a source. Streams under way continue with
             the old one. If this raises, the old one stays. A client with two connections asks on each of them, and may
             get both sources: use another name for such clients.
-        times: for a table or a file that a known number of consumers is to get: once it was requested so often, the
-            name is withdrawn, and the memory is freed with the last batch. None: it stays.
+        times: for a table, tensors or a file that a known number of consumers is to get: once it was requested so
+            often, the name is withdrawn, and the memory is freed with the last batch. None: it stays.
         """
-        checked_name(name)
+        published = checked_name(name)
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
         kind = _kind(source, mode)
@@ -235,30 +314,46 @@ class Server:
             if kind != "file":
                 raise InvalidArgumentError(f"stable is for paths; this source is a {kind}")
         uses = 0 if times is None else count(times, "times", "requests")
-        if uses and kind not in ("file", "table"):
-            raise InvalidArgumentError(f"times is for tables and files; this source is a {kind}")
+        if uses and kind in ("callable", "live"):
+            raise InvalidArgumentError(f"times is for tables, tensors and files; this source is a {kind}")
         if kind == "file":
             path = _encoded(source)  # type: ignore[arg-type]
-            self._native.publish_file(name, path, (stable or self._stable) == "snapshot", replace, uses)
+            self._native.publish_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
         elif kind == "callable":
-            self._native.publish_callable(name, source, replace)
+            self._native.publish_callable(published, source, replace)
         elif kind == "table":
-            self._native.publish_table(name, source, replace, uses)
+            self._native.publish_table(published, source, replace, uses)
+        elif kind == "tensor":
+            self._native.publish_tensor(published, _native.asarray(source), replace, uses)
+        elif kind == "tensors":
+            self._native.publish_tensors(published, _nested.flattened(source), replace, uses)  # type: ignore[arg-type]
         else:
-            self._native.publish_live(name, source, replace)
+            self._native.publish_live(published, source, replace)
 
-    def withdraw(self, name: str) -> None:
+    def withdraw(self, name: str | bytes) -> None:
         """Removes `name` from the catalog, so that new consumers don't find it. Streams under way continue, and batches
         stay valid."""
         self._native.withdraw(checked_name(name))
 
+    def replace_ticket_keys(self, keys: Iterable[bytes] | None = None) -> None:
+        """Takes other keys for the Flight server's tickets: the first one signs from now on, all of them check. Tickets
+        of keys that aren't among them are refused from now on, and so are logins. A client of Crossdock's asks for a
+        new ticket then.
+
+        None: a random key signs from now on, and the one that has signed so far goes on checking.
+
+        A server that signs no tickets, a key of less than 16 bytes, and more than 16 keys raise `InvalidArgumentError`.
+        """
+        self._native.replace_ticket_keys([] if keys is None else _checked_keys(keys))
+
     def stats(self) -> dict[str, Any]:
         """Returns the cost of each source and the leases of each consumer: a snapshot in plain dicts and lists.
 
-        "sources": name, kind, rows, bytes, bytes_copied, consumers. "consumers": pid, peer, name, batches, rows,
-        bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier (what
-        moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or "message";
-        None before the first, and of a connection without bodies) and why (the reason for that way). The counts
+        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers": pid, peer, name,
+        batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value,
+        carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
+        "message"; None before the first, and of a connection without bodies) and why (the reason for that way). The
+        counts
         "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
         """
         return self._native.stats()
@@ -280,6 +375,28 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<crossdock.Server {self.uri}{' (closed)' if self.closed else ''}>"
+
+
+def _checked_keys(keys: Iterable[bytes]) -> list[bytes]:
+    if isinstance(keys, (bytes, str)):
+        raise TypeError("ticket keys must be a list of bytes objects, not one of them")
+    checked = list(keys)
+    for key in checked:
+        if not isinstance(key, bytes):
+            raise TypeError(f"a ticket key must be bytes, not {type(key).__name__}")
+        if not 16 <= len(key) <= 1024:
+            raise InvalidArgumentError(f"a ticket key has 16 to 1024 random bytes; this one has {len(key)}")
+    if not checked:
+        raise InvalidArgumentError("there are no ticket keys: give at least one, or None for a random one")
+    return checked
+
+
+def _whole_seconds(seconds: float, what: str) -> int:
+    if seconds is None:
+        raise TypeError(f"{what} must be a number of seconds, not None")
+    if seconds == 0:
+        raise InvalidArgumentError(f"{what} must be more than 0 seconds")
+    return math.ceil(milliseconds(seconds, what) / 1000)
 
 
 def _checked_stability(stable: str) -> str:

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <exception>
+#include <string>
 #include <utility>
 
 /// Converts C++ exceptions to Python exceptions. No other file does so.
@@ -42,5 +43,8 @@ PyObject* guarded(Work&& work) noexcept {
     return nullptr;
   }
 }
+
+/// Formats a Python exception as "ValueError: text". Needs the GIL.
+std::string describe(const nanobind::python_error& error);
 
 }  // namespace crossdock::python

@@ -335,8 +335,15 @@ struct StreamLog::Shared {
 StreamLog::StreamLog(bool messages, bool batches)
     : shared_(std::make_shared<Shared>()), messages_(messages), batches_(batches) {}
 
+session::WireObserver StreamLog::message_observer() const {
+  if (!messages_) return {};
+  return [log = shared_](const session::WireEvent& event) { log->add(event); };
+}
+
+void StreamLog::attach(session::TensorOptions* options) const { options->on_message = message_observer(); }
+
 void StreamLog::attach(session::GetOptions* options) const {
-  if (messages_) options->on_message = [log = shared_](const session::WireEvent& event) { log->add(event); };
+  options->on_message = message_observer();
   if (batches_) options->on_batch = [log = shared_](const session::BatchArrival& arrival) { log->add(arrival); };
 }
 

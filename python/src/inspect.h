@@ -15,12 +15,15 @@ class StreamLog {
   StreamLog(bool messages, bool batches);
   /// Sets observers in `options`, so that a stream adds its messages, batches, or both, as the constructor was told.
   void attach(session::GetOptions* options) const;
+  void attach(session::TensorOptions* options) const;  ///< Of tensors there are messages alone.
 
   nanobind::list take_messages();
   nanobind::list take_batches();
   std::size_t left_out() const;
 
  private:
+  session::WireObserver message_observer() const;
+
   struct Shared;
   std::shared_ptr<Shared> shared_;
   bool messages_;

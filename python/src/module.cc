@@ -55,6 +55,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_inspect(module);
   crossdock::python::bind_client(module);
   crossdock::python::bind_server(module);
+  crossdock::python::bind_relay(module);
   crossdock::python::bind_arena(module);
   crossdock::python::bind_pool(module);
   crossdock::python::bind_peers(module);
@@ -70,6 +71,8 @@ NB_MODULE(_native, module) {
   module.def("stop_reporting_faults", crossdock::stop_reporting_faults);
   module.def("close_all_servers", crossdock::python::close_all_servers);
   nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
+  module.def("close_all_relays", crossdock::python::close_all_relays);
+  nb::module_::import_("atexit").attr("register")(module.attr("close_all_relays"));
 }
 #undef PyInit__native
 

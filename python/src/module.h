@@ -15,6 +15,10 @@ void bind_limits(nanobind::module_& module);
 /// Binds networks(), whose result the command `crossdock devices` prints.
 void bind_memory_parts(nanobind::module_& module);
 void bind_networks(nanobind::module_& module);
+/// Binds _native.Relay. crossdock/relaying.py wraps it in the public Python interface.
+void bind_relay(nanobind::module_& module);
+/// Closes all relays of the process. Called before the interpreter ends, because they log to it. Needs the GIL.
+void close_all_relays();
 /// Binds _native.Server. crossdock/server.py wraps it in the public Python interface.
 void bind_server(nanobind::module_& module);
 /// Closes all servers of the process. Called before the interpreter ends, because no Python source may run after that.

@@ -11,6 +11,7 @@
 #include "crossdock/core/error.h"
 #include "deferred.h"
 #include "derived_stream.h"
+#include "errors.h"
 #include "gil.h"
 #include "source_thread.h"
 #include "tensor/names.h"
@@ -204,17 +205,6 @@ std::unique_ptr<BatchStream> arrays_of(nb::handle producer, bool on_host) {
   }
   auto schema = batches.front().schema;
   return array::make_stream(std::move(schema), std::move(batches));
-}
-
-/// Formats a Python exception as "ValueError: text".
-std::string describe(const nb::python_error& error) {
-  std::string text = nb::type_name(error.type()).c_str();
-  PyObject* const words = PyObject_Str(error.value().ptr());
-  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8(words) : nullptr;
-  if (utf8 != nullptr && *utf8 != '\0') text.append(": ").append(utf8);
-  if (utf8 == nullptr) PyErr_Clear();
-  Py_XDECREF(words);
-  return text;
 }
 
 /// The batches of a Python iterator, such as a generator. The first one is taken at once, for its schema.

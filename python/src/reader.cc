@@ -16,6 +16,7 @@
 #include "gil.h"
 #include "producer.h"
 #include "tensor/transfer.h"
+#include "text.h"
 #include "types.h"
 
 namespace nb = nanobind;
@@ -74,6 +75,8 @@ PyReader::PyReader(std::unique_ptr<array::BatchStream> stream)
 PyReader::PyReader(std::unique_ptr<session::Reader> reader)
     : PyReader(std::unique_ptr<array::BatchStream>(std::move(reader))) {
   reader_ = static_cast<session::Reader*>(stream_.get());
+  location_ = reader_->location();
+  passed_over_ = reader_->passed_over();
   reader_->set_interrupt_hook([interrupt = interrupt_] { return interrupt->check(); });
 }
 
@@ -234,6 +237,22 @@ void bind_reader(nb::module_& module) {
           "Reads the batches of an object with an Arrow method, or of a list of batches, without a copy. Reads a "
           "stream batch by batch. The batches may be on any device.")
       .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
+      .def_prop_ro(
+          "location",
+          [](const PyReader& self) {
+            return self.location().empty() ? nb::none() : nb::object(displayed(self.location()));
+          },
+          "The URI that the stream is read from; None of another library's stream.")
+      .def_prop_ro(
+          "passed_over",
+          [](const PyReader& self) {
+            nb::list shown;
+            for (const session::LocationTried& one : self.passed_over()) {
+              shown.append(nb::make_tuple(displayed(one.location), displayed(one.why)));
+            }
+            return shown;
+          },
+          "Of a client of a Flight server: the locations that it named and that weren't used, and why, as pairs.")
       .def_prop_ro("bytes_copied", &PyReader::bytes_copied,
                    "The bytes that were copied so far to bring the batches of `Client.get(device=)` to their device.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })

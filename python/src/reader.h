@@ -31,6 +31,9 @@ class PyReader {
 
   const std::shared_ptr<const array::Schema>& schema() const noexcept { return schema_; }
   device::DeviceType device_type() const noexcept { return device_type_; }
+  /// As session::Reader; empty for another library's stream.
+  const std::string& location() const noexcept { return location_; }
+  const std::vector<session::LocationTried>& passed_over() const noexcept { return passed_over_; }
   /// As session::Reader, for the batches that were taken so far, here or by a C consumer; 0 for another library's
   /// stream.
   std::uint64_t bytes_copied() const noexcept { return bytes_copied_->load(std::memory_order_relaxed); }
@@ -62,6 +65,8 @@ class PyReader {
   ForkGuard made_in_;
   const std::shared_ptr<const array::Schema> schema_;
   const device::DeviceType device_type_;
+  std::string location_;
+  std::vector<session::LocationTried> passed_over_;
   std::shared_ptr<Interrupt> interrupt_;
   std::mutex in_use_;                  // Held while a thread uses `stream_`. Never waited for with the GIL held.
   std::atomic<std::thread::id> user_;  // The thread that holds it.

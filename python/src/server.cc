@@ -1,5 +1,6 @@
 #include "module.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -13,10 +14,14 @@
 
 #include "crossdock/session/server.h"
 #include "deferred.h"
+#include "errors.h"
 #include "interrupt.h"
 #include "options.h"
 #include "producer.h"
+#include "server_stats.h"
 #include "source_thread.h"
+#include "tensor/tensor.h"
+#include "tensor/transfer.h"
 #include "text.h"
 #include "transport/shm.h"
 #include "types.h"
@@ -32,6 +37,32 @@ namespace {
 std::vector<std::weak_ptr<session::Server>>& all_servers() {
   static std::vector<std::weak_ptr<session::Server>> servers;
   return servers;
+}
+
+std::vector<std::string> keys_in(const std::vector<nb::bytes>& keys) {
+  std::vector<std::string> all;
+  for (const nb::bytes& key : keys) all.emplace_back(key.c_str(), key.size());
+  return all;
+}
+
+/// A callable of Python's that is asked whether a user has a password. It is called on threads of the library's.
+std::function<bool(const std::string&, const std::string&)> login_of(nb::handle callable) {
+  auto owner = std::make_shared<PyOwner>(callable.ptr());
+  return [owner = std::move(owner)](const std::string& user, const std::string& password) {
+    mark_source_thread();  // the server's own thread, which can't close the server
+    const GilAcquire gil("checking a login");
+    try {
+      const nb::object answer =
+          nb::handle(owner->get())(nb::str(user.data(), user.size()), nb::str(password.data(), password.size()));
+      if (!nb::isinstance<nb::bool_>(answer)) {
+        throw InvalidArgumentError("authenticate() must return True or False, not " +
+                                   std::string(Py_TYPE(answer.ptr())->tp_name));
+      }
+      return nb::cast<bool>(answer);
+    } catch (const nb::python_error& error) {
+      throw RemoteError("authenticate() raised " + describe(error));
+    }
+  };
 }
 
 class PyServer {
@@ -62,39 +93,60 @@ class PyServer {
   std::string uri() const { return server_->uri(); }
   const std::vector<std::string>& uris() const { return server_->uris(); }
   const std::vector<std::string>& locations() const { return server_->locations(); }
-  std::string location(const std::string& name) {
+  const std::string& flight_uri() const { return server_->flight_uri(); }
+  std::string location(const nb::bytes& name) {
+    const std::string of = name_in(name);
     const GilRelease release;  // the server's thread answers
-    return server_->location(name);
+    return server_->location(of);
   }
   bool closed() const noexcept { return closed_.load(); }
 
-  void publish_table(const std::string& name, nb::handle producer, bool replace, std::uint64_t times) {
+  void publish_table(const nb::bytes& name, nb::handle producer, bool replace, std::uint64_t times) {
     auto stream = open_producer(producer);
-    blocking([&](const transport::InterruptHook& hook) {
-      server_->publish(name, session::Source::table(interruptible_stream(std::move(stream), hook)),
+    blocking([&, as = name_in(name)](const transport::InterruptHook& hook) {
+      server_->publish(as, session::Source::table(interruptible_stream(std::move(stream), hook)),
                        {.replace = replace, .times = times, .wait = wait_for_event});
     });
   }
-  void publish_live(const std::string& name, nb::handle producer, bool replace) {
+  void publish_tensor(const nb::bytes& name, const TensorObject& tensor, bool replace, std::uint64_t times) {
+    find_drivers_for(*tensor);
+    publish_waiting(name, session::Source::tensor(*tensor), replace, times);
+  }
+  void publish_tensors(const nb::bytes& name, const std::vector<std::pair<std::vector<std::string>, TensorObject>>& all,
+                       bool replace, std::uint64_t times) {
+    std::vector<session::NamedTensor> tensors;
+    for (const auto& [path, tensor] : all) {
+      find_drivers_for(*tensor);
+      tensors.push_back({path, *tensor});
+    }
+    publish_waiting(name, session::Source::tensors(std::move(tensors)), replace, times);
+  }
+  void publish_live(const nb::bytes& name, nb::handle producer, bool replace) {
     publish(name, session::Source::live(open_live(producer)), replace);
   }
-  void publish_callable(const std::string& name, nb::handle callable, bool replace) {
+  void publish_callable(const nb::bytes& name, nb::handle callable, bool replace) {
     publish(name, session::Source::factory(factory_of(callable)), replace);
   }
-  void publish_file(const std::string& name, const nb::bytes& path, bool snapshot, bool replace, std::uint64_t times) {
+  void publish_file(const nb::bytes& name, const nb::bytes& path, bool snapshot, bool replace, std::uint64_t times) {
     publish(name,
             session::Source::file(std::string(path.c_str(), path.size()),
                                   snapshot ? session::Stability::kSnapshot : session::Stability::kTrust),
             replace, times);
   }
 
-  void withdraw(const std::string& name) {
-    blocking([&](const transport::InterruptHook&) { server_->withdraw(name); });
+  void withdraw(const nb::bytes& name) {
+    blocking([this, which = name_in(name)](const transport::InterruptHook&) { server_->withdraw(which); });
+  }
+
+  void replace_ticket_keys(const std::vector<nb::bytes>& keys) {
+    blocking(
+        [this, secrets = keys_in(keys)](const transport::InterruptHook&) { server_->replace_ticket_keys(secrets); });
   }
 
   void close() {
     if (is_source_thread()) {
-      throw InvalidArgumentError("a source can't close the server that runs it; close it from another thread");
+      throw InvalidArgumentError(
+          "a source can't close the server that runs it, nor can authenticate(); close it from another thread");
     }
     blocking([this](const transport::InterruptHook& hook) {
       try {
@@ -108,54 +160,20 @@ class PyServer {
   }
 
   nb::dict stats() const {
-    const session::ServerStats stats = blocking([this](const transport::InterruptHook&) { return server_->stats(); });
-    nb::list sources;
-    for (const session::SourceStats& source : stats.sources) {
-      nb::dict entry;
-      entry["name"] = displayed(source.name);
-      entry["kind"] = source.kind;
-      entry["rows"] = count_or_none(source.rows);
-      entry["bytes"] = count_or_none(source.bytes);
-      entry["bytes_copied"] = source.bytes_copied;
-      entry["consumers"] = source.consumers;
-      sources.append(entry);
-    }
-    nb::list consumers;
-    for (const session::ConsumerStats& consumer : stats.consumers) {
-      nb::dict entry;
-      entry["pid"] = consumer.pid;
-      entry["peer"] = displayed(consumer.peer);
-      entry["name"] = displayed(consumer.name);
-      entry["batches"] = consumer.batches;
-      entry["rows"] = consumer.rows;
-      entry["bytes"] = consumer.bytes;
-      entry["window"] = consumer.window;
-      entry["in_flight"] = consumer.in_flight;
-      entry["leases"] = consumer.leases;
-      entry["leased_bytes"] = consumer.leased_bytes;
-      entry["oldest_lease"] =
-          consumer.oldest_lease_ms < 0 ? nb::none() : nb::object(nb::float_(consumer.oldest_lease_ms / 1000.0));
-      entry["bytes_by_value"] = consumer.bytes_by_value;
-      entry["carrier"] = consumer.carrier;
-      entry["way"] =
-          consumer.why.empty() ? nb::none() : nb::object(nb::cast(std::string(transport::way_name(consumer.way))));
-      entry["why"] = consumer.why.empty() ? nb::none() : nb::object(nb::cast(consumer.why));
-      consumers.append(entry);
-    }
-    nb::dict result;
-    result["sources"] = sources;
-    result["consumers"] = consumers;
-    result["connections"] = stats.connections;
-    result["protocol_errors"] = stats.protocol_errors;
-    result["bitmap_bytes_copied"] = stats.bitmap_bytes_copied;
-    return result;
+    return dict_of(blocking([this](const transport::InterruptHook&) { return server_->stats(); }));
   }
 
  private:
-  void publish(const std::string& name, session::Source source, bool replace, std::uint64_t times = 0) {
-    blocking([&](const transport::InterruptHook&) {
-      server_->publish(name, std::move(source), {.replace = replace, .times = times});
-    });
+  void publish(const nb::bytes& name, session::Source source, bool replace, std::uint64_t times = 0) {
+    publish(name, std::move(source), session::PublishOptions{.replace = replace, .times = times});
+  }
+  /// For data on devices: Ctrl-C ends the waits for their work.
+  void publish_waiting(const nb::bytes& name, session::Source source, bool replace, std::uint64_t times) {
+    publish(name, std::move(source), {.replace = replace, .times = times, .wait = wait_for_event});
+  }
+  void publish(const nb::bytes& name, session::Source source, const session::PublishOptions& options) {
+    blocking(
+        [&, as = name_in(name)](const transport::InterruptHook&) { server_->publish(as, std::move(source), options); });
   }
 
   std::shared_ptr<session::Server> server_;
@@ -208,6 +226,26 @@ void bind_server(nb::module_& module) {
       .def_rw("max_connections", &ServerOptions::max_connections)
       .def_rw("source_threads", &ServerOptions::source_threads)
       .def_rw("limits", &ServerOptions::limits)
+      .def_prop_rw("flight_uri", nullptr, [](ServerOptions& self, const std::string& uri) { self.flight.uri = uri; })
+      .def_prop_rw("flight_puts", nullptr,
+                   [](ServerOptions& self, const std::string& which) {
+                     self.flight.puts = which == "replace" ? session::FlightPuts::kReplace : session::FlightPuts::kNew;
+                   })
+      .def_prop_rw("flight_max_put", nullptr,
+                   [](ServerOptions& self, std::uint64_t bytes) { self.flight.max_put_bytes = bytes; })
+      .def_prop_rw("flight_token", nullptr,
+                   [](ServerOptions& self, const std::string& token) { self.flight.token = token; })
+      .def_prop_rw("flight_tls", nullptr,
+                   [](ServerOptions& self, const transport::TlsOptions& tls) { self.flight.tls = tls; })
+      .def_prop_rw("flight_login", nullptr,
+                   [](ServerOptions& self, nb::handle callable) { self.flight.login = login_of(callable); })
+      .def_prop_rw(
+          "flight_ticket_keys", nullptr,
+          [](ServerOptions& self, const std::vector<nb::bytes>& keys) { self.flight.ticket_keys = keys_in(keys); })
+      .def_prop_rw("flight_ticket_lifetime", nullptr,
+                   [](ServerOptions& self, std::int64_t seconds) { self.flight.ticket_lifetime_s = seconds; })
+      .def_prop_rw("flight_login_lifetime", nullptr,
+                   [](ServerOptions& self, std::int64_t seconds) { self.flight.login_lifetime_s = seconds; })
       .def_prop_rw("wait", nullptr, [](ServerOptions& self, const std::string& name) { self.wait = wait_of(name); })
       .def_prop_rw("transports", nullptr, [](ServerOptions& self, const session::TransportOptions& options) {
         self.transports = session::make_transports(options);
@@ -218,12 +256,16 @@ void bind_server(nb::module_& module) {
       .def_prop_ro("uris", &PyServer::uris)
       .def_prop_ro("locations", &PyServer::locations)
       .def("location", &PyServer::location, "name"_a)
+      .def_prop_ro("flight_uri", &PyServer::flight_uri)
       .def_prop_ro("closed", &PyServer::closed)
       .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a, "times"_a)
+      .def("publish_tensor", &PyServer::publish_tensor, "name"_a, "tensor"_a, "replace"_a, "times"_a)
+      .def("publish_tensors", &PyServer::publish_tensors, "name"_a, "tensors"_a, "replace"_a, "times"_a)
       .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)
       .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a, "replace"_a)
       .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a, "times"_a)
       .def("withdraw", &PyServer::withdraw, "name"_a)
+      .def("replace_ticket_keys", &PyServer::replace_ticket_keys, "keys"_a)
       .def("stats", &PyServer::stats)
       .def("close", &PyServer::close);
 }

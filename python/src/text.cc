@@ -1,5 +1,7 @@
 #include "text.h"
 
+#include "core/text.h"
+
 namespace nb = nanobind;
 
 namespace crossdock::python {
@@ -19,6 +21,11 @@ nb::str checked_str(PyObject* text) {
 nb::str displayed(std::string_view text) { return checked_str(decoded(text, "replace")); }
 
 nb::str escaped(std::string_view text) { return checked_str(decoded(text, "backslashreplace")); }
+
+nb::object published_name(std::string_view name) {
+  if (is_text_name(name)) return checked_str(decoded(name, "strict"));
+  return nb::bytes(name.data(), name.size());
+}
 
 void set_error(PyObject* type, std::string_view text) noexcept {
   PyObject* const message = decoded(text, "replace");

@@ -57,10 +57,10 @@ constexpr Kind kKinds[] = {{'b', TypeCode::kBool},
                            {'f', TypeCode::kFloat},
                            {'c', TypeCode::kComplex}};
 
-std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
 [[noreturn]] void fail_typestr(std::string_view typestr, const char* why) {
-  throw InvalidArgumentError("the typestr " + quoted(typestr) + " " + why);
+  throw InvalidArgumentError("the typestr " + in_quotes(typestr) + " " + why);
 }
 
 /// The parts of a typestr.
@@ -130,12 +130,12 @@ std::int64_t itemsize_of(const std::vector<DescrField>& fields);
 
 std::int64_t itemsize_of(const DescrField& field) {
   if (field.typestr.empty() == field.fields.empty()) {
-    throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has no type");
+    throw InvalidArgumentError("the descr's field " + in_quotes(field.name) + " has no type");
   }
   std::int64_t size = field.typestr.empty() ? itemsize_of(field.fields) : parse_typestr(field.typestr).itemsize();
   for (const std::int64_t extent : field.shape) {
     if (extent < 0 || !checked_multiply(size, extent, &size)) {
-      throw InvalidArgumentError("the descr's field " + quoted(field.name) + " has an invalid shape");
+      throw InvalidArgumentError("the descr's field " + in_quotes(field.name) + " has an invalid shape");
     }
   }
   return size;
@@ -221,10 +221,10 @@ ElementType parse_typestr(std::string_view typestr) {
     }
     case 'O':
       throw UnsupportedTypeError(
-          "the typestr " + quoted(typestr) +
+          "the typestr " + in_quotes(typestr) +
           " names Python objects, which can't be used outside their interpreter; convert them to numbers or bytes");
     case 't':
-      throw UnsupportedTypeError("the typestr " + quoted(typestr) +
+      throw UnsupportedTypeError("the typestr " + in_quotes(typestr) +
                                  " names a bit field; give each bit a byte (\"|b1\") instead");
     default: fail_typestr(typestr, "has an unknown kind; the kinds are b i u f c m M S U V");
   }
@@ -238,12 +238,12 @@ ElementType structured_type(std::string_view typestr, std::vector<DescrField> fi
   if (plain && fields[0].typestr == typestr) return parse_typestr(typestr);
   if (parts.kind != 'V') {
     parse_typestr(typestr);  // errors in the typestr itself come first
-    throw InvalidArgumentError("the typestr " + quoted(typestr) +
+    throw InvalidArgumentError("the typestr " + in_quotes(typestr) +
                                " and the descr disagree: only a typestr of kind 'V' (bytes) has fields");
   }
   if (bytes != parts.size) {
-    throw InvalidArgumentError("the typestr " + quoted(typestr) + " and the descr disagree: the descr's fields have " +
-                               std::to_string(bytes) + " bytes");
+    throw InvalidArgumentError("the typestr " + in_quotes(typestr) +
+                               " and the descr disagree: the descr's fields have " + std::to_string(bytes) + " bytes");
   }
   return described(typestr, parts.size, std::move(fields));
 }
@@ -257,7 +257,8 @@ ElementType parse_element_type(std::string_view name) {
   try {
     return parse_typestr(ordered ? std::string(name) : "<" + std::string(name));
   } catch (const InvalidArgumentError&) {
-    std::string what = "unknown element type " + quoted(name) + "; use a typestr, as in \"f4\" or \"<i8\", or one of";
+    std::string what =
+        "unknown element type " + in_quotes(name) + "; use a typestr, as in \"f4\" or \"<i8\", or one of";
     for (const Named& named : kNames) what.append(" ").append(named.name);
     throw InvalidArgumentError(what);
   }

@@ -55,6 +55,10 @@ bool is_utf8(std::string_view text) noexcept {
   return true;
 }
 
+bool is_text_name(std::string_view name) noexcept {
+  return !name.empty() && name.find('\0') == std::string_view::npos && is_utf8(name);
+}
+
 std::string bounded_utf8(std::string_view text, std::size_t limit) {
   std::string out;
   while (!text.empty()) {

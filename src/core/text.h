@@ -15,6 +15,10 @@ std::size_t utf8_character(std::string_view text) noexcept;
 
 bool is_utf8(std::string_view text) noexcept;
 
+/// Returns whether the name of something published is text: UTF-8 without NUL bytes, and not empty. A name may have any
+/// bytes, and those of others are shown and listed as bytes.
+bool is_text_name(std::string_view name) noexcept;
+
 /// Returns at most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
 std::string bounded_utf8(std::string_view text, std::size_t limit);
 

@@ -99,7 +99,7 @@ void Region::map(int fd, std::uint64_t size, int protection, const std::string& 
   }
 }
 
-std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
+std::shared_ptr<const Region> Region::adopt(UniqueFd&& fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
                                             const std::string& where, Descriptor descriptor) {
   if (kind != RegionKind::kFrozen && kind != RegionKind::kRecycled && kind != RegionKind::kFile) {
     refuse(where, std::to_string(static_cast<int>(kind)) + " is not a kind of region");
@@ -108,10 +108,10 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   if (size > std::uint64_t{1} << kOffsetBits) {
     refuse(where, "a region of " + std::to_string(size) + " bytes was announced, more than 2^48");
   }
-  const struct stat status = inspect(fd.get(), where);
-  if (!S_ISREG(status.st_mode)) refuse(where, "it is neither a memfd nor a regular file");
   check_readable(fd.get(), where);
   if (kind == RegionKind::kFile) {
+    const struct stat status = inspect(fd.get(), where);
+    if (!S_ISREG(status.st_mode)) refuse(where, "it isn't a regular file");
     if (stamp.size < 0 || static_cast<std::uint64_t>(stamp.size) != size) {
       refuse(where,
              "a file of " + std::to_string(stamp.size) + " bytes was announced as a region of " + std::to_string(size));
@@ -121,6 +121,8 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
                              "; serve it again, or with stable=\"snapshot\"");
     }
   } else {
+    // Asks for the seals before anything else: the system itself answers that, where a file system of the peer's own
+    // may never answer.
     const int seals = kind == RegionKind::kFrozen ? memfd::kFrozenSeals : memfd::kRecycledSeals;
     if (const std::string fault = memfd::fault_of(fd, seals, size, where); !fault.empty()) refuse(where, fault);
   }
@@ -133,8 +135,9 @@ std::shared_ptr<const Region> Region::adopt(UniqueFd fd, RegionKind kind, std::u
   const bool file = kind == RegionKind::kFile;
   region->record_ = {region->data_, size, file ? MappingKind::kFile : MappingKind::kMemory,
                      file ? path_behind(fd.get()) + ", " + where : where};
+  UniqueFd taken = std::move(fd);
   if (descriptor == Descriptor::kKeep) {
-    region->fd_ = std::move(fd);
+    region->fd_ = std::move(taken);
     if (kind == RegionKind::kRecycled) listed::set_source(region->data_, region);
   }
   return region;

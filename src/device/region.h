@@ -60,11 +60,12 @@ class Region {
 
   /// Maps a descriptor that a peer sent, read-only, for a consumer. Checks it first. kFrozen and kRecycled: it must be
   /// a memfd of ordinary pages with the seals of its kind (kFrozen: WRITE, SHRINK, GROW, SEAL; kRecycled: FUTURE_WRITE,
-  /// SHRINK, GROW, SEAL), have exactly `size` bytes, and have all its blocks allocated. kFile: it must be a regular
-  /// file with exactly `stamp`. On success takes the descriptor, and closes it unless `descriptor` is kKeep. Throws
-  /// ProtocolError if the peer's data is wrong (says which check failed), FileChangedError, ResourceError if the
-  /// mapping failed. `where` names the descriptor in errors.
-  static std::shared_ptr<const Region> adopt(UniqueFd fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
+  /// SHRINK, GROW, SEAL), have exactly `size` bytes, and have all its blocks allocated; of another file nothing is
+  /// asked that could wait for the peer. kFile: it must be a regular file with exactly `stamp`. On success takes the
+  /// descriptor, and closes it unless `descriptor` is kKeep; on failure leaves it to the caller: to close it may take
+  /// as long as the peer likes. Throws ProtocolError if the peer's data is wrong (says which check failed),
+  /// FileChangedError, ResourceError if the mapping failed. `where` names the descriptor in errors.
+  static std::shared_ptr<const Region> adopt(UniqueFd&& fd, RegionKind kind, std::uint64_t size, const FileStamp& stamp,
                                              const std::string& where, Descriptor descriptor = Descriptor::kClose);
 
   /// Maps a region once more, which must have a descriptor, at other addresses and privately: the caller may write to

@@ -351,6 +351,11 @@ const Receiver::Item* Receiver::next() {
   return nullptr;
 }
 
+const ipc::Message* Receiver::due_message() const noexcept {
+  const Impl& in = *impl_;
+  return in.is_parsed && in.message ? &*in.message : nullptr;
+}
+
 bool Receiver::finished() const noexcept { return impl_->finished; }
 bool Receiver::due_has_metadata() const noexcept { return impl_->slot_of(impl_->due()).has_metadata; }
 

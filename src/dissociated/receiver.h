@@ -66,6 +66,10 @@ class Receiver {
   /// without an End of Stream, TruncatedStreamError, whose text names the missing number and the reason.
   const Item* next();
 
+  /// Returns the message that is due next, verified, if its metadata has arrived and next() has returned null for want
+  /// of its body; else null. Valid until the next call of a non-const member.
+  const ipc::Message* due_message() const noexcept;
+
   bool finished() const noexcept;  ///< kEnd or kError was taken.
   /// Returns whether the metadata of the next message has arrived and only its body is missing. With two connections,
   /// this says which one to read.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base64.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 
@@ -36,16 +37,6 @@ int hex_digit(char c) noexcept {
   if (is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-/// Returns the six bits of a character; -1 if it is in neither alphabet.
-int digit_of(char c) noexcept {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '-' || c == '+') return 62;
-  if (c == '_' || c == '/') return 63;
   return -1;
 }
 
@@ -174,32 +165,10 @@ class Parser {
     return result;
   }
 
-  /// Decodes both alphabets of RFC 4648, with or without padding.
   std::vector<std::byte> base64(std::size_t at, std::string_view text) const {
-    const auto refuse = [&](const std::string& why) { fail(at, "remote_handle isn't base64: " + why); };
-    const std::size_t given = text.size();
-    while (text.ends_with('=')) text.remove_suffix(1);
-    const std::size_t padding = given - text.size();
-    if (text.size() % 4 == 1 || (padding != 0 && given % 4 != 0) || padding > 2) {
-      refuse(std::to_string(text.size()) + " characters and " + std::to_string(padding) +
-             " of padding aren't a whole number of bytes");
-    }
-    std::vector<std::byte> out;
-    out.reserve(text.size() * 3 / 4);
-    std::uint32_t bits = 0;
-    int count = 0;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      const int digit = digit_of(text[i]);
-      if (digit < 0) refuse("character " + std::to_string(i + 1) + " of it isn't in a base64 alphabet");
-      bits = (bits << 6) | static_cast<std::uint32_t>(digit);
-      count += 6;
-      if (count >= 8) {
-        count -= 8;
-        out.push_back(static_cast<std::byte>(bits >> count));
-      }
-    }
-    if ((bits & ((1u << count) - 1)) != 0) refuse("its last character has extra bits: it was truncated or changed");
-    return out;
+    Base64 decoded = from_base64(text);
+    if (!decoded.wrong.empty()) fail(at, "remote_handle isn't base64: " + decoded.wrong);
+    return std::move(decoded.bytes);
   }
 
   std::string_view text_;
@@ -209,18 +178,5 @@ class Parser {
 }  // namespace
 
 Uri parse_uri(std::string_view text) { return Parser(text).parse(); }
-
-std::string to_base64(ByteSpan bytes) {
-  constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  std::string out;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const std::byte byte : bytes) {
-    bits = (bits << 8) | std::to_integer<std::uint32_t>(byte);
-    for (count += 8; count >= 6; count -= 6) out += kAlphabet[(bits >> (count - 6)) & 63];
-  }
-  if (count > 0) out += kAlphabet[(bits << (6 - count)) & 63];
-  return out;
-}
 
 }  // namespace crossdock::dissociated

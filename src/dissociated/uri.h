@@ -33,7 +33,4 @@ struct Uri {
 /// fragment, or a bad percent escape.
 Uri parse_uri(std::string_view text);
 
-/// Returns base64 in the URL-safe alphabet and without padding, as a remote_handle is written.
-std::string to_base64(ByteSpan bytes);
-
 }  // namespace crossdock::dissociated

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "array/metadata.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
@@ -147,9 +148,9 @@ struct Rows {
 };
 
 Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
-  const std::string* const name = find_value(column.metadata, kExtensionNameKey);
+  const std::string* const name = array::find_value(column.metadata, kExtensionNameKey);
   if (name == nullptr || *name != kFixedShapeTensor) return {lists, {}};
-  const std::string* const json = find_value(column.metadata, kExtensionMetadataKey);
+  const std::string* const json = array::find_value(column.metadata, kExtensionMetadataKey);
   if (json == nullptr) throw InvalidDataError("an arrow.fixed_shape_tensor has no metadata");
   ElementShape element = read_element_shape(*json);
   std::int64_t size = 1;
@@ -166,7 +167,7 @@ Rows rows_of(const Field& column, const std::vector<std::int64_t>& lists) {
 /// Refuses extension types, whose meaning a tensor would lose. Accepts fixed_shape_tensor at the outermost level, where
 /// the shape carries the meaning.
 void check_no_extension(const Field& field, bool outermost) {
-  const std::string* const name = find_value(field.metadata, kExtensionNameKey);
+  const std::string* const name = array::find_value(field.metadata, kExtensionNameKey);
   if (name == nullptr || (outermost && *name == kFixedShapeTensor)) return;
   refuse("the column is of the extension type " + *name + ", which a tensor can't represent",
          "use its storage (in pyarrow, column.storage)");

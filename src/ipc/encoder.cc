@@ -182,6 +182,11 @@ ByteSpan Encoder::tensor(const TensorHeader& tensor) {
     throw InvalidDataError(std::string(kWhere) + ": its elements aren't inside its data, " +
                            std::to_string(data.length) + " bytes at " + std::to_string(data.offset));
   }
+  const auto padded = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end), kBodyAlignment));
+  if (tensor.body_length != 0 && tensor.body_length < end) {
+    throw InvalidDataError(std::string(kWhere) + ": its data ends at " + std::to_string(end) + ", behind its body of " +
+                           std::to_string(tensor.body_length));
+  }
   FlatBufferBuilder& builder = impl_->builder;
   builder.Clear();
   const ipc::WrittenType type = write_type(builder, tensor.type);
@@ -195,8 +200,7 @@ ByteSpan Encoder::tensor(const TensorHeader& tensor) {
   const flatbuf::Buffer buffer(data.offset, data.length);
   const auto header = flatbuf::CreateTensor(builder, type.kind, type.table, shape, strides, &buffer);
   return impl_->finish(flatbuf::MessageHeader::Tensor, header.Union(),
-                       static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end), kBodyAlignment)),
-                       tensor.custom_metadata);
+                       tensor.body_length != 0 ? tensor.body_length : padded, tensor.custom_metadata);
 }
 
 }  // namespace crossdock::ipc

@@ -134,8 +134,9 @@ class Encoder {
   ByteSpan record_batch(const array::RecordBatch& batch, const BodyLayout* body = nullptr);
   ByteSpan dictionary_batch(const array::RecordBatch& values, std::int64_t id, bool is_delta,
                             const BodyLayout* body = nullptr);
-  /// Writes a dense tensor whose data lies at `tensor.data` in its body. The body ends with the data, padded to 64.
-  /// Throws InvalidDataError for a tensor that tensor_extent() refuses, or that is longer than its data.
+  /// Writes a dense tensor whose data lies at `tensor.data` in its body of `tensor.body_length` bytes. Throws
+  /// InvalidDataError for a tensor that tensor_extent() refuses, that is longer than its data, or whose data ends
+  /// behind its body.
   ByteSpan tensor(const TensorHeader& tensor);
 
  private:

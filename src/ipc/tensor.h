@@ -20,7 +20,7 @@ struct TensorHeader {
   std::vector<std::string> names;     ///< Names of the dimensions, one each; or empty.
   std::vector<std::int64_t> strides;  ///< Bytes, not negative, one per dimension. May be 0 or overlap.
   BufferRange data;                   ///< Place in the body; long enough for every element.
-  std::int64_t body_length = 0;       ///< Only set by reading; on writing it is data's end, padded to 64.
+  std::int64_t body_length = 0;       ///< On writing, 0 means data's end, padded to 64.
   array::Metadata custom_metadata;    ///< Of the message.
 };
 

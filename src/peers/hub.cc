@@ -30,7 +30,12 @@ constexpr std::int64_t kPollInterval = 250'000;
 /// How long a link may have nothing to do, while others are busy, before it is put to sleep.
 constexpr std::int64_t kIdleBeforeSleep = 200'000;
 constexpr int kDeadlineCheckMs = 500;
-constexpr int kAcceptsAtOnce = 16;
+/// The shortest time from one check of all links' deadlines to the next.
+constexpr std::int64_t kDeadlineCheck = 250'000'000;
+/// How long new peers are accepted before the others have their turn.
+constexpr std::int64_t kAcceptTime = 250'000;
+/// The most regions that are taken: their numbers are 16 bits long.
+constexpr std::uint64_t kMostRegions = 1 << 16;
 constexpr std::size_t kEventsAtOnce = 64;
 constexpr std::chrono::milliseconds kHookInterval{100};
 
@@ -51,6 +56,9 @@ std::shared_ptr<LinkServices> make_services(const HubOptions& options, std::shar
 PeerOptions with_limits(PeerOptions options) {
   options.transports.shm.max_body = options.transports.tcp.max_body = options.max_message;
   options.transports.shm.accept_files = false;
+  // A peer may announce regions before it is read that it has retired as many others.
+  options.transports.shm.max_regions =
+      static_cast<std::uint32_t>(std::min(2 * std::uint64_t{regions_taken(options)}, kMostRegions));
   return options;
 }
 
@@ -111,6 +119,12 @@ bool PeerListener::Impl::add(const std::shared_ptr<Link>& link) {
   }
   if (call) call();
   return true;
+}
+
+bool PeerListener::Impl::pause_if_full() noexcept {
+  const std::lock_guard lock(mutex);
+  if (ready.size() >= kMostReady) paused = true;
+  return paused;
 }
 
 void PeerListener::Impl::close() noexcept {
@@ -174,6 +188,9 @@ void Hub::Impl::command(std::function<void()> call) {
 std::shared_ptr<PeerListener::Impl> Hub::Impl::listen(const std::vector<std::string>& uris, PeerOptions options) {
   fork.check(kWhat);
   if (uris.empty()) throw InvalidArgumentError("no URI was given to listen at; for example: shm:");
+  if (options.max_connections == 0) {
+    throw InvalidArgumentError("PeerOptions::max_connections is 0: nobody could connect");
+  }
   options = with_limits(std::move(options));
   const auto transports = session::make_transports(options.transports);
   auto queue = std::make_shared<PeerListener::Impl>();
@@ -227,6 +244,14 @@ void Hub::Impl::stop_listening(std::shared_ptr<PeerListener::Impl> queue) noexce
     });
   } catch (const std::exception&) {
     // The hub is closed, and so are its listeners; or there is no memory, and new peers are ended as they come.
+  }
+}
+
+void Hub::Impl::go_on_accepting(std::shared_ptr<PeerListener::Impl> queue) noexcept {
+  try {
+    command([this, queue = std::move(queue)] { set_accepting(*queue, true); });
+  } catch (const std::exception&) {
+    // The hub is closed.
   }
 }
 
@@ -296,7 +321,7 @@ bool Hub::Impl::round() {
     Link* const link = awake_[i];
     bool readable = link->slot.ready;
     try {
-      readable = readable || link->connection().readable();
+      readable = readable || (!link->waits_for_region() && link->connection().readable());
     } catch (const std::exception&) {
       readable = true;  // its turn finds out
     }
@@ -386,6 +411,11 @@ void Hub::Impl::wake(Link& link) {
 
 /// Returns false if the link has something to do after all.
 bool Hub::Impl::put_to_sleep(Link& link) noexcept {
+  // What else has arrived must wait, so the peer needn't ring: an announcement makes the descriptor readable.
+  if (link.waits_for_region()) {
+    leave_awake(link);
+    return true;
+  }
   try {
     if (link.connection().prepare_sleep()) {
       leave_awake(link);
@@ -413,7 +443,7 @@ void Hub::Impl::sleep(std::uint64_t seen) {
 void Hub::Impl::poll_events(int timeout_ms) {
   std::array<epoll_event, kEventsAtOnce> events;
   const int got = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
-  now_ = polled_ = now_ns();
+  now_ = now_ns();
   for (const epoll_event& event : std::span(events).first(static_cast<std::size_t>(std::max(got, 0)))) {
     if (event.data.ptr == nullptr) continue;  // the waker
     const auto listening =
@@ -424,10 +454,24 @@ void Hub::Impl::poll_events(int timeout_ms) {
       wake(*link->first);
     }
   }
+  polled_ = now_ns();  // after new peers were accepted, which takes a while: then the others have their turn
+}
+
+/// Has the descriptors of the queue's listeners wake the thread or not.
+void Hub::Impl::set_accepting(const PeerListener::Impl& queue, bool on) noexcept {
+  for (const Listening& each : listeners_) {
+    if (each.queue.get() != &queue) continue;
+    epoll_event event{.events = on ? std::uint32_t{EPOLLIN} : 0, .data = {.ptr = each.listener.get()}};
+    ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, each.listener->descriptor(), &event);
+  }
 }
 
 void Hub::Impl::accept_from(Listening& listening) {
-  for (int n = 0; n < kAcceptsAtOnce; ++n) {
+  const std::int64_t end = now_ns() + kAcceptTime;
+  do {
+    if (listening.queue->pause_if_full()) return set_accepting(*listening.queue, false);
+    const auto connections = static_cast<std::uint64_t>(listening.queue->place.use_count() - 1);
+    listening.listener->reject_all(connections >= listening.options.max_connections);
     try {
       std::unique_ptr<transport::Connection> connection = listening.listener->accept();
       if (!connection) {
@@ -435,7 +479,8 @@ void Hub::Impl::accept_from(Listening& listening) {
         if (::poll(&more, 1, 0) <= 0) return;
         continue;
       }
-      const auto link = std::make_shared<Link>(std::move(connection), listening.options, services_);
+      const auto link =
+          std::make_shared<Link>(std::move(connection), listening.options, services_, listening.queue->place);
       link->slot.opens_until = open_deadline(now_ / 1'000'000, listening.options.timeout_ms);
       link->slot.opened = [queue = std::weak_ptr(listening.queue)](const std::shared_ptr<Link>& opened) {
         const auto alive = queue.lock();
@@ -447,10 +492,12 @@ void Hub::Impl::accept_from(Listening& listening) {
                    [&] { return std::string("a peer could not be accepted: ") + reason.what(); });
       return;
     }
-  }
+  } while (now_ns() < end);  // the descriptor stays readable
 }
 
 void Hub::Impl::check_deadlines() {
+  if (now_ - checked_ < kDeadlineCheck) return;
+  checked_ = now_;
   const std::int64_t now_ms = now_ / 1'000'000;
   std::vector<Link*> late;
   for (const auto& [link, owner] : links_) {

@@ -32,7 +32,14 @@ struct PeerListener::Impl {
   std::deque<std::shared_ptr<Link>> ready{};
   Notify notify{};
   bool closed = false;
+  bool paused = false;  ///< The hub accepts nobody, because kMostReady peers wait to be accepted.
+  /// Each connection of this listener that is open has a share of it.
+  const std::shared_ptr<const void> place = std::make_shared<char>();
 
+  /// The most peers that wait to be accepted before later ones wait in the system's queue.
+  static constexpr std::size_t kMostReady = 128;
+  /// Returns true, and sets `paused`, if so many wait. try_accept() has the hub go on.
+  bool pause_if_full() noexcept;
   /// Returns false if nobody accepts peers any more.
   bool add(const std::shared_ptr<Link>& link);
   /// Aborts the peers that weren't accepted.
@@ -54,6 +61,8 @@ struct Hub::Impl : std::enable_shared_from_this<Hub::Impl> {
                                 const transport::InterruptHook& interrupted);
   /// Stops listening, without waiting for that.
   void stop_listening(std::shared_ptr<PeerListener::Impl> queue) noexcept;
+  /// Accepts peers again after PeerListener::Impl::pause_if_full(), without waiting for that.
+  void go_on_accepting(std::shared_ptr<PeerListener::Impl> queue) noexcept;
 
   const ForkGuard fork{};
 
@@ -79,6 +88,7 @@ struct Hub::Impl : std::enable_shared_from_this<Hub::Impl> {
   void poll_events(int timeout_ms);
   void sleep(std::uint64_t seen);
   void accept_from(Listening& listening);
+  void set_accepting(const PeerListener::Impl& queue, bool on) noexcept;
   void check_deadlines();
   void watch(int descriptor, void* what);
 
@@ -96,8 +106,9 @@ struct Hub::Impl : std::enable_shared_from_this<Hub::Impl> {
   std::unordered_map<Link*, std::shared_ptr<Link>> links_;
   std::list<Listening> listeners_;
   std::vector<Link*> awake_;
-  std::int64_t now_ = 0;     // ns
-  std::int64_t polled_ = 0;  // ns
+  std::int64_t now_ = 0;      // ns
+  std::int64_t polled_ = 0;   // ns
+  std::int64_t checked_ = 0;  // ns: check_deadlines()
 };
 
 }  // namespace crossdock::peers

@@ -26,6 +26,8 @@ constexpr std::uint64_t kGathered = 16 << 20;
 /// While more messages than this wait to be sent, a send() isn't over.
 constexpr std::size_t kAhead = 16;
 constexpr int kMessagesPerTurn = 64;
+/// After so many frames other links have their turn.
+constexpr std::size_t kFramesPerTurn = 16'384;
 /// The time that an announcement may take after the message that needs it.
 constexpr std::int64_t kAnnouncementMs = 10'000;
 
@@ -43,6 +45,7 @@ std::uint32_t default_regions() noexcept {
   return static_cast<std::uint32_t>(std::clamp<rlim_t>(limit.rlim_cur / 8, 16, 4096));
 }
 
+/// Whether frames go by address in either direction.
 bool maps(const transport::Agreement& agreement) noexcept {
   return agreement.ways.has(transport::Way::kMap) && agreement.same_user;
 }
@@ -57,6 +60,10 @@ constexpr bool fits(std::uint64_t ahead, std::uint64_t size, std::uint64_t windo
 }
 
 }  // namespace
+
+std::uint32_t regions_taken(const PeerOptions& options) noexcept {
+  return options.max_regions != 0 ? options.max_regions : default_regions();
+}
 
 /// A message on its way out. `done` is guarded by the link's mutex, and is called once. The other members belong to the
 /// thread that sends it, then to the copy thread until `ready` is set (with the mutex held), then to the I/O thread.
@@ -96,20 +103,23 @@ struct Link::BodyKeeper {
 
 /// Keeps a frame in memory of the peer.
 struct Link::FrameLease final : MappedFrame {
-  FrameLease(std::shared_ptr<Link> by, std::uint32_t number, std::shared_ptr<const transport::PeerRegion> memory)
-      : MappedFrame(memory->mapped), link(std::move(by)), region(number), peer_region(std::move(memory)) {}
+  FrameLease(std::shared_ptr<Link> by, std::uint32_t in, std::shared_ptr<const transport::PeerRegion> memory)
+      : MappedFrame(memory->mapped), link(std::move(by)), number(in), peer_region(std::move(memory)) {}
   FrameLease(const FrameLease&) = delete;
   FrameLease& operator=(const FrameLease&) = delete;
   ~FrameLease() override {
     if (link->in_child()) {
       device::leak(std::move(link));  // its locks may be held for ever there
-    } else {
-      link->frame_released(region);
+      return;
     }
+    // Before the peer is told: it may announce another region then.
+    MappedFrame::region.reset();
+    peer_region.reset();
+    link->frame_released(number);
   }
   std::shared_ptr<Link> link;
-  const std::uint32_t region;
-  const std::shared_ptr<const transport::PeerRegion> peer_region;
+  const std::uint32_t number;  // of the region
+  std::shared_ptr<const transport::PeerRegion> peer_region;
 };
 
 void Link::Calls::run() noexcept {
@@ -122,13 +132,15 @@ void Link::Calls::run() noexcept {
 }
 
 Link::Link(std::unique_ptr<transport::Connection> connection, const PeerOptions& options,
-           std::shared_ptr<LinkServices> services)
+           std::shared_ptr<LinkServices> services, std::shared_ptr<const void> place)
     : options_(options),
-      max_regions_(options.max_regions != 0 ? options.max_regions : default_regions()),
+      max_regions_(regions_taken(options)),
       services_(std::move(services)),
       connection_(std::move(connection)),
       agreement_(connection_->agreement()),
-      waker_(services_->waker, this) {}
+      place_(std::move(place)),
+      waker_(services_->waker, this),
+      regions_(options.lease_limit) {}
 
 Link::~Link() { regions_.abandon(); }
 
@@ -342,7 +354,7 @@ std::optional<Message> Link::try_recv() {
 
 /// Whether the peer must be told what was taken. Call it with the lock held.
 bool Link::return_due() const noexcept {
-  return any_released_ || taken_messages_ - told_messages_ > told_late(options_.window_messages) ||
+  return first_released_ != nullptr || taken_messages_ - told_messages_ > told_late(options_.window_messages) ||
          taken_bytes_ - told_bytes_ > told_late(options_.window_bytes);
 }
 
@@ -364,7 +376,7 @@ void Link::close(Done done) {
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
-    closing_ = true;
+    if (!std::exchange(closing_, true)) closing_since_ = now_ms();
     if (close_over_ || aborted_ || failure_ || over_) {
       calls.over.emplace_back(std::move(done), nullptr);
     } else {
@@ -386,6 +398,7 @@ void Link::abort() noexcept {
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
+    if (!aborted_) closing_since_ = now_ms();
     closing_ = aborted_ = true;
     dropped_without_the_lock.swap(inbox_);
     drop_outbox(std::make_exception_ptr(ClosedError("this Peer was closed before the message was sent")), &calls);
@@ -407,7 +420,7 @@ void Link::drop_outbox(const std::exception_ptr& reason, Calls* calls) noexcept 
 /// Call it with the lock held.
 void Link::end_close(Calls* calls) noexcept {
   close_over_ = true;
-  for (Done& done : close_done_) calls->over.emplace_back(std::move(done), nullptr);
+  for (Done& done : close_done_) calls->over.emplace_back(std::move(done), close_failure_);
   close_done_.clear();
 }
 
@@ -420,8 +433,7 @@ Peer::Stats Link::stats() const {
   fork_.check(kWhat);
   const std::lock_guard lock(mutex_);
   Peer::Stats stats = stats_;
-  stats.regions_of_peer = static_cast<std::uint64_t>(
-      std::ranges::count_if(frames_of_, [](const auto& entry) { return entry.second.held > 0; }));
+  stats.regions_of_peer = regions_held_;
   return stats;
 }
 
@@ -430,31 +442,42 @@ std::exception_ptr Link::failure() const {
   return failure_;
 }
 
+void Link::frame_held(std::uint32_t region) {
+  const std::lock_guard lock(mutex_);
+  FramesOf& frames = frames_of_[region];
+  frames.region = region;
+  if (frames.held++ == 0) ++regions_held_;
+  ++frames_held_;
+}
+
 /// Call it with the lock held.
-bool Link::holds_frames() const noexcept {
-  return std::ranges::any_of(frames_of_, [](const auto& entry) { return entry.second.held > 0; });
+void Link::frame_dropped(FramesOf& frames) noexcept {
+  if (--frames.held == 0) --regions_held_;
+  --frames_held_;
 }
 
 void Link::frame_released(std::uint32_t region) noexcept {
-  std::unique_ptr<transport::Connection> closed_without_the_lock;
+  Closing closed_without_the_lock;
   {
     const std::lock_guard lock(mutex_);
     FramesOf& frames = frames_of_.find(region)->second;  // entered when the frame arrived
-    --frames.held;
-    ++frames.released;
-    any_released_ = true;
-    if (forgotten_ && !holds_frames()) closed_without_the_lock = std::move(connection_);
+    frame_dropped(frames);
+    if (frames.released++ == 0) frames.next_released = std::exchange(first_released_, &frames);
+    if (forgotten_ && frames_held_ == 0) closed_without_the_lock = take_connection();
   }
   waker_.notify();
 }
 
 void Link::forget() noexcept {
   waker_.detach();
-  std::unique_ptr<transport::Connection> closed_without_the_lock;
+  Closing closed_without_the_lock;
   const std::lock_guard lock(mutex_);
   forgotten_ = true;
-  if (!holds_frames()) closed_without_the_lock = std::move(connection_);
+  if (frames_held_ == 0) closed_without_the_lock = take_connection();
 }
+
+/// Call it with the lock held.
+Link::Closing Link::take_connection() noexcept { return {std::move(connection_), std::move(place_)}; }
 
 void Link::values_sent(Outgoing& message) noexcept {
   message.sent.store(true, std::memory_order_release);
@@ -463,7 +486,10 @@ void Link::values_sent(Outgoing& message) noexcept {
 
 // --- the I/O thread ---
 
-std::int64_t Link::deadline_ms() const noexcept { return waiting_ ? waiting_since_ + kAnnouncementMs : 0; }
+std::int64_t Link::deadline_ms() const noexcept {
+  const std::int64_t region = waiting_ ? waiting_->since + kAnnouncementMs : 0;
+  return region == 0 || closing_until_ == 0 ? std::max(region, closing_until_) : std::min(region, closing_until_);
+}
 
 bool Link::turn() noexcept {
   if (over_) return false;
@@ -476,13 +502,22 @@ bool Link::turn() noexcept {
       progress |= send_return();
       drop_places();
       // Before messages are sent: they may need the room of these.
-      if (regions_.any_free()) progress |= regions_.retire(*connection_);
+      if (regions_.any_free()) progress |= regions_.retire(*connection_, sent_messages_);
       progress |= send_messages(&calls);
       collect_sent(&calls);
       progress |= send_end(&calls);
+    }
+    bool closing = false;
+    bool aborted = false;
+    std::int64_t since = 0;
+    {
       const std::lock_guard lock(mutex_);
       stats_.regions_with_peer = regions_.size();
+      closing = closing_;
+      aborted = aborted_;
+      since = closing_since_;
     }
+    check_closing(closing, aborted, since);
   } catch (const ConnectionError&) {
     end(std::current_exception(), true);
   } catch (...) {
@@ -490,6 +525,30 @@ bool Link::turn() noexcept {
   }
   calls.run();
   return progress && !over_;
+}
+
+/// Ends a link whose user has closed or aborted it, and whose peer doesn't answer: nothing else would free what it has.
+/// A peer that has sent END may hold frames as long as it likes. Where messages are still to be sent, what the peer
+/// takes is progress.
+void Link::check_closing(bool closing, bool aborted, std::int64_t since) {
+  closing_until_ = 0;
+  if (!closing || over_ || peer_ended_ || options_.timeout_ms < 0) return;
+  const std::int64_t now = now_ms();
+  const std::uint64_t pushed = connection_->pushed();
+  if (pushed != progress_pushed_ || peer_took_messages_ != progress_took_) {
+    progress_pushed_ = pushed;
+    progress_took_ = peer_took_messages_;
+    progress_ms_ = now;
+  }
+  closing_until_ = std::max(since, aborted ? 0 : progress_ms_) + options_.timeout_ms;
+  if (now < closing_until_) return;
+  const auto late = std::make_exception_ptr(TimeoutError(
+      agreement_.peer + " took nothing for " + std::to_string(options_.timeout_ms) + " ms while this end was closing"));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!close_over_) close_failure_ = late;
+  }
+  std::rethrow_exception(late);
 }
 
 bool Link::send_open() {
@@ -506,29 +565,33 @@ bool Link::send_open() {
 
 bool Link::receive_some() {
   bool progress = false;
-  for (int n = 0; n < kMessagesPerTurn; ++n) {
-    if (waiting_) {
-      if (!receive_body(*waiting_)) {
-        if (now_ms() - waiting_since_ < kAnnouncementMs) return progress;
-        throw ProtocolError("a message of " + agreement_.peer + " names a region that it didn't announce");
-      }
-      waiting_.reset();
+  std::size_t frames = 0;
+  for (int n = 0; n < kMessagesPerTurn && frames < kFramesPerTurn; ++n) {
+    if (!waiting_) {
+      std::optional<transport::Incoming> incoming = connection_->receive();
+      if (!incoming) return progress;
       progress = true;
-      continue;
+      if (!incoming->tagged) {
+        receive_control(incoming->bytes);
+        continue;
+      }
+      if (!opened_ || incoming->tag != wire::kMessageTag || !incoming->owner || peer_ended_) {
+        throw ProtocolError(agreement_.peer + " sent a message of tag " + std::to_string(incoming->tag) +
+                            (peer_ended_ ? " after its last one" : ", which isn't expected"));
+      }
+      waiting_.emplace();
+      waiting_->incoming = *std::move(incoming);
+      waiting_->body = wire::decode_body(waiting_->incoming.bytes, options_.max_frames);
     }
-    std::optional<transport::Incoming> incoming = connection_->receive();
-    if (!incoming) return progress;
+    if (!regions_known(*waiting_)) {
+      if (waiting_->since < 0) waiting_->since = now_ms();
+      if (now_ms() - waiting_->since < kAnnouncementMs) return progress;
+      throw ProtocolError("a message of " + agreement_.peer + " names a region that it didn't announce");
+    }
+    frames += waiting_->body.frames.size();
+    receive_body(*waiting_);
+    waiting_.reset();
     progress = true;
-    if (!incoming->tagged) {
-      receive_control(incoming->bytes);
-    } else if (!opened_ || incoming->tag != wire::kMessageTag || !incoming->owner || peer_ended_) {
-      throw ProtocolError(agreement_.peer + " sent a message of tag " + std::to_string(incoming->tag) +
-                          (peer_ended_ ? " after its last one" : ", which isn't expected"));
-    } else if (!receive_body(*incoming)) {
-      waiting_ = std::move(incoming);
-      waiting_since_ = now_ms();
-      return progress;
-    }
   }
   return progress;
 }
@@ -549,6 +612,7 @@ void Link::receive_control(ByteSpan message) {
       peer_took_messages_ = returned.taken_messages;
       peer_took_bytes_ = returned.taken_bytes;
       for (const wire::Released& released : returned.released) regions_.released(released);
+      regions_.peer_took(peer_took_messages_);
       return;
     }
     case wire::Control::kEnd: {
@@ -585,12 +649,12 @@ void Link::opened_by(const wire::Open& open) {
   opened_ = true;
 }
 
-/// Returns false if a region of the message isn't known yet.
-bool Link::receive_body(transport::Incoming& incoming) {
-  const wire::Body body = wire::decode_body(incoming.bytes, options_.max_frames);
-  if (!regions_known(body)) return false;
+/// Call it when the message's regions are known.
+void Link::receive_body(const Waiting& whole) {
+  const transport::Incoming& incoming = whole.incoming;
+  const wire::Body& body = whole.body;
   Arrived arrived;
-  arrived.bytes = incoming.bytes.size();
+  arrived.bytes = wire::cost_of(incoming.bytes.size(), body.frames.size());
   Message& message = arrived.message;
   message.meta_ = body.meta;
   message.meta_owner_ = incoming.owner;
@@ -604,17 +668,18 @@ bool Link::receive_body(transport::Incoming& incoming) {
       if (!region->mapped || region->here == nullptr || !region->contains(entry.address, entry.size)) {
         throw ProtocolError("a frame of " + agreement_.peer + " is outside of the region that it names");
       }
+      if (region->number != entry.region) {
+        throw ProtocolError("a frame of " + agreement_.peer + " names region " + std::to_string(entry.region) +
+                            ", but is in region " + std::to_string(region->number));
+      }
       frame.data = region->here + (entry.address - region->base);
       frame.mapped = true;
-      {
-        const std::lock_guard lock(mutex_);
-        ++frames_of_[entry.region].held;
-      }
+      frame_held(entry.region);
       try {
         frame.owner = std::make_shared<FrameLease>(shared_from_this(), entry.region, std::move(region));
       } catch (...) {
         const std::lock_guard lock(mutex_);
-        --frames_of_[entry.region].held;
+        frame_dropped(frames_of_.find(entry.region)->second);
         throw;
       }
     } else if (entry.size > 0) {
@@ -645,38 +710,49 @@ bool Link::receive_body(transport::Incoming& incoming) {
     }
   }
   calls.run();
-  return true;
 }
 
-bool Link::regions_known(const wire::Body& body) {
-  return std::ranges::all_of(body.frames, [this](const wire::FrameEntry& frame) {
-    return frame.address == 0 || connection_->knows_region(frame.address);
-  });
+/// Returns false if a region of the message isn't known yet. The next call begins with it.
+bool Link::regions_known(Waiting& message) {
+  const std::vector<wire::FrameEntry>& frames = message.body.frames;
+  for (; message.known < frames.size(); ++message.known) {
+    const std::uint64_t address = frames[message.known].address;
+    if (address == 0) continue;
+    if (!maps(agreement_))
+      throw ProtocolError(agreement_.peer + " sent a frame by address, which this end doesn't take");
+    if (!connection_->knows_region(address)) return false;
+  }
+  return true;
 }
 
 bool Link::send_return() {
   wire::Return message;
+  std::vector<FramesOf*> told_of;
   {
     const std::lock_guard lock(mutex_);
     if (!return_due()) return false;
     message.taken_messages = taken_messages_;
     message.taken_bytes = taken_bytes_;
-    for (const auto& [region, frames] : frames_of_) {
-      if (frames.released > 0 && message.released.size() < wire::kMaxReturns) {
-        message.released.push_back({region, frames.released});
-      }
+    for (FramesOf* frames = first_released_; frames != nullptr && told_of.size() < wire::kMaxReturns;
+         frames = frames->next_released) {
+      told_of.push_back(frames);
+      message.released.push_back({frames->region, frames->released});
     }
   }
   if (!connection_->send(wire::encode(message), {})) return false;
   const std::lock_guard lock(mutex_);
   told_messages_ = message.taken_messages;
   told_bytes_ = message.taken_bytes;
-  for (const wire::Released& told : message.released) {
-    const auto frames = frames_of_.find(told.region);
-    frames->second.released -= told.frames;
-    if (frames->second.released == 0 && frames->second.held == 0) frames_of_.erase(frames);
+  for (std::size_t i = 0; i < told_of.size(); ++i) told_of[i]->released -= message.released[i].frames;
+  for (FramesOf** next = &first_released_; *next != nullptr;) {
+    FramesOf& frames = **next;
+    if (frames.released > 0) {
+      next = &frames.next_released;
+      continue;
+    }
+    *next = std::exchange(frames.next_released, nullptr);
+    if (frames.held == 0) frames_of_.erase(frames.region);
   }
-  any_released_ = std::ranges::any_of(frames_of_, [](const auto& entry) { return entry.second.released > 0; });
   return true;
 }
 
@@ -730,9 +806,23 @@ void Link::take_back_places(const Outgoing& message) {
   }
 }
 
+/// Whether a message is over the peer's limit by value. Announces nothing: regions of messages that aren't sent would
+/// count for those that the peer may have.
+bool Link::too_large(const Outgoing& message) const {
+  const auto sum = [&](auto&& counts) {
+    std::uint64_t bytes = 0;
+    for (const Outgoing::Item& item : message.items) bytes += counts(item) ? item.size : 0;
+    return bytes;
+  };
+  if (sum([](const auto&) { return true; }) <= open_.max_body) return false;
+  RegionsWithPeer::Plan plan(regions_, open_.max_regions);
+  return sum([&](const auto& item) { return !item.shared || plan.by_value(*item.shared); }) > open_.max_body;
+}
+
 Link::Sent Link::send_message(const std::shared_ptr<Outgoing>& message) {
   std::vector<Outgoing::Item>& items = message->items;
   if (sent_messages_ - peer_took_messages_ >= open_.window_messages) return Sent::kNoRoom;
+  if (message->placed == 0 && too_large(*message)) return Sent::kTooLarge;
   message->entries.resize(items.size());
   for (; message->placed < items.size(); ++message->placed) {
     Outgoing::Item& item = items[message->placed];
@@ -767,15 +857,16 @@ Link::Sent Link::send_message(const std::shared_ptr<Outgoing>& message) {
     by_value += item.size;
   }
   if (size > open_.max_body) return Sent::kTooLarge;
+  const std::uint64_t cost = wire::cost_of(size, items.size());
   const std::uint64_t ahead = sent_bytes_ - peer_took_bytes_;
-  if (!fits(ahead, size, open_.window_bytes)) return Sent::kNoRoom;
+  if (!fits(ahead, cost, open_.window_bytes)) return Sent::kNoRoom;
   const auto keeper = std::make_shared<BodyKeeper>(message, weak_from_this());
   if (!connection_->send_body(wire::kMessageTag, parts, keeper)) {
     keeper->link.reset();  // nothing was sent
     return Sent::kNoRoom;
   }
   ++sent_messages_;
-  sent_bytes_ += size;
+  sent_bytes_ += cost;
   const std::lock_guard lock(mutex_);
   ++stats_.sent;
   stats_.bytes_by_value += by_value;
@@ -820,7 +911,8 @@ bool Link::send_end(Calls* calls) {
   if (closing_) end_close(calls);
   // The peer answers END when it has received everything. To close a network connection before that could lose what is
   // on its way.
-  if (peer_ended_ && regions_.size() == 0 && !holds_frames() && !any_released_ && in_place_.empty()) over_ = true;
+  if (peer_ended_ && regions_.size() == 0 && frames_held_ == 0 && first_released_ == nullptr && in_place_.empty())
+    over_ = true;
   return progress;
 }
 

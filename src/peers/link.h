@@ -25,6 +25,9 @@
 
 namespace crossdock::peers {
 
+/// The most regions of its peer that a link maps at once.
+std::uint32_t regions_taken(const PeerOptions& options) noexcept;
+
 /// What all links of a hub use.
 struct LinkServices {
   std::shared_ptr<session::Waker> waker;
@@ -40,8 +43,9 @@ struct LinkServices {
 /// Owners: the hub while the connection is under way, the Peer, and each received frame in memory of the peer.
 class Link : public std::enable_shared_from_this<Link> {
  public:
+  /// `place` is held as long as the connection is open.
   Link(std::unique_ptr<transport::Connection> connection, const PeerOptions& options,
-       std::shared_ptr<LinkServices> services);
+       std::shared_ptr<LinkServices> services, std::shared_ptr<const void> place = nullptr);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -68,6 +72,9 @@ class Link : public std::enable_shared_from_this<Link> {
   bool open() const noexcept { return opened_; }
   /// The connection has ended, or it carries nothing any more: call forget().
   bool over() const noexcept { return over_; }
+  /// Whether it waits for the announcement of a region, which an event of the connection's descriptor tells, and takes
+  /// no other messages before.
+  bool waits_for_region() const noexcept { return waiting_.has_value(); }
   /// The last call of the I/O thread. Closes the connection, at once or with the last frame that is held: this tells
   /// the peer that this end reads nothing of it any more.
   void forget() noexcept;
@@ -94,7 +101,19 @@ class Link : public std::enable_shared_from_this<Link> {
   struct FrameLease;
   struct Arrived {
     Message message;
-    std::uint64_t bytes = 0;  // of its body
+    std::uint64_t bytes = 0;  // that it counts for in the window
+  };
+  /// A message whose regions may not have been announced yet.
+  struct Waiting {
+    transport::Incoming incoming;
+    wire::Body body;          // in the bytes of `incoming`
+    std::size_t known = 0;    // the regions of so many frames are known
+    std::int64_t since = -1;  // ms; -1: it hasn't waited
+  };
+  /// What closes the connection when it is destroyed, which must happen without the lock.
+  struct Closing {
+    std::unique_ptr<transport::Connection> connection;
+    std::shared_ptr<const void> place;
   };
   /// Calls to make, and objects to destroy, without the lock.
   struct Calls {
@@ -104,6 +123,7 @@ class Link : public std::enable_shared_from_this<Link> {
     void run() noexcept;
   };
 
+  bool too_large(const Outgoing& message) const;
   std::uint64_t small_bytes(const Outgoing& message) const noexcept;
   bool shares_small(std::uint64_t small) const noexcept;
   void make_ready_here(Outgoing& message) const;
@@ -115,8 +135,8 @@ class Link : public std::enable_shared_from_this<Link> {
   bool receive_some();
   void receive_control(ByteSpan message);
   void opened_by(const wire::Open& open);
-  bool receive_body(transport::Incoming& incoming);
-  bool regions_known(const wire::Body& body);
+  void receive_body(const Waiting& whole);
+  bool regions_known(Waiting& message);
   bool send_open();
   bool send_return();
   bool send_messages(Calls* calls);
@@ -132,7 +152,8 @@ class Link : public std::enable_shared_from_this<Link> {
   void collect_sent(Calls* calls);
   void values_sent(Outgoing& message) noexcept;
   bool return_due() const noexcept;
-  bool holds_frames() const noexcept;
+  void check_closing(bool closing, bool aborted, std::int64_t since);
+  Closing take_connection() noexcept;
 
   const ForkGuard fork_;
   const PeerOptions options_;
@@ -140,6 +161,7 @@ class Link : public std::enable_shared_from_this<Link> {
   const std::shared_ptr<LinkServices> services_;
   std::unique_ptr<transport::Connection> connection_;  // of the I/O thread until forget(), then guarded by mutex_
   const transport::Agreement agreement_;
+  std::shared_ptr<const void> place_;  // goes with the connection
   session::ConnectionWaker waker_;
 
   // Of the I/O thread:
@@ -149,14 +171,17 @@ class Link : public std::enable_shared_from_this<Link> {
   wire::Open open_;  // the peer's; constant once opened_ is set
   RegionsWithPeer regions_;
   std::uint64_t sent_messages_ = 0;
-  std::uint64_t sent_bytes_ = 0;  // of bodies
+  std::uint64_t sent_bytes_ = 0;  // as they count for the window; also the next three
   std::uint64_t peer_took_messages_ = 0;
   std::uint64_t peer_took_bytes_ = 0;
   std::uint64_t received_messages_ = 0;
   std::uint64_t received_bytes_ = 0;
   std::shared_ptr<Outgoing> placing_;  // the message whose frames have addresses, though there was no room to send it
-  std::optional<transport::Incoming> waiting_;  // for an announcement that its addresses need
-  std::int64_t waiting_since_ = 0;              // ms
+  std::optional<Waiting> waiting_;
+  std::uint64_t progress_pushed_ = 0;  // of the connection, and
+  std::uint64_t progress_took_ = 0;    // of the peer's messages, at
+  std::int64_t progress_ms_ = 0;       // the last progress of close()
+  std::int64_t closing_until_ = 0;     // ms: the peer must have made progress by then; 0: it needn't
 
   std::atomic<bool> opened_{false};
   std::atomic<bool> shares_{false};
@@ -171,15 +196,23 @@ class Link : public std::enable_shared_from_this<Link> {
   std::exception_ptr failure_;  // of receiving, once the inbox is empty, and of sending
   bool closing_ = false;        // close() or abort() was called
   bool aborted_ = false;
-  std::vector<Done> close_done_;  // of each close() that waits
-  bool close_over_ = false;       // what was sent before close() is on its way
+  std::int64_t closing_since_ = 0;    // ms
+  std::exception_ptr close_failure_;  // what each close() that waits gets
+  std::vector<Done> close_done_;      // of each close() that waits
+  bool close_over_ = false;           // what was sent before close() is on its way
   /// Frames in a region of the peer.
   struct FramesOf {
-    std::uint32_t held = 0;
-    std::uint32_t released = 0;  // and the peer wasn't told
+    std::uint64_t held = 0;
+    std::uint32_t released = 0;         // and the peer wasn't told
+    FramesOf* next_released = nullptr;  // in the list of those of which some were
+    std::uint32_t region = 0;
   };
+  void frame_held(std::uint32_t region);
+  void frame_dropped(FramesOf& frames) noexcept;
   std::map<std::uint32_t, FramesOf> frames_of_;  // by the region's number
-  bool any_released_ = false;
+  FramesOf* first_released_ = nullptr;
+  std::uint64_t frames_held_ = 0;   // in all
+  std::uint64_t regions_held_ = 0;  // of these
   bool forgotten_ = false;
   std::uint64_t taken_messages_ = 0;
   std::uint64_t taken_bytes_ = 0;

@@ -123,7 +123,7 @@ Message Peer::recv(int timeout_ms, const transport::InterruptHook& interrupted) 
 void Peer::close(Done done) { link_->close(std::move(done)); }
 void Peer::abort() noexcept { link_->abort(); }
 bool Peer::closed() const noexcept { return link_->closed(); }
-bool Peer::same_machine() const noexcept { return link_->agreement().carrier != "tcp"; }
+bool Peer::same_machine() const noexcept { return !link_->agreement().carrier.starts_with("tcp"); }
 bool Peer::shares_memory() const noexcept { return link_->shares(); }
 std::uint32_t Peer::pid() const noexcept { return link_->agreement().peer_pid; }
 std::uint32_t Peer::uid() const noexcept { return link_->agreement().peer_uid; }
@@ -140,12 +140,17 @@ const std::vector<std::string>& PeerListener::uris() const noexcept { return imp
 std::unique_ptr<Peer> PeerListener::try_accept() {
   impl_->fork.check("this PeerListener");
   std::shared_ptr<Link> link;
+  bool paused = false;
   {
     const std::lock_guard lock(impl_->mutex);
     if (impl_->closed) throw ClosedError("this PeerListener was closed");
     if (impl_->ready.empty()) return nullptr;
     link = std::move(impl_->ready.front());
     impl_->ready.pop_front();
+    paused = std::exchange(impl_->paused, false);
+  }
+  if (paused) {
+    if (const auto hub = impl_->hub.lock()) hub->go_on_accepting(impl_);
   }
   return std::make_unique<Peer>(std::move(link));
 }

@@ -11,7 +11,7 @@ namespace crossdock::peers {
 struct MappedFrame {
   explicit MappedFrame(std::shared_ptr<const device::Region> memory) : region(std::move(memory)) {}
   virtual ~MappedFrame() = default;
-  const std::shared_ptr<const device::Region> region;
+  std::shared_ptr<const device::Region> region;
 };
 
 }  // namespace crossdock::peers

@@ -134,6 +134,7 @@ Body decode_body(ByteSpan body, std::uint32_t max_frames) {
   require(body.size() >= kHeaderBytes, "a message is shorter than its header");
   const auto count = get<std::uint32_t>(body, 0);
   const auto meta = get<std::uint64_t>(body, 8);
+  require(get<std::uint32_t>(body, 4) == 0, "a message's header has bytes that must be 0");
   if (count > max_frames) {
     throw ProtocolError("a message has " + std::to_string(count) + " frames, but this end takes " +
                         std::to_string(max_frames) + " (PeerOptions::max_frames)");
@@ -149,6 +150,7 @@ Body decode_body(ByteSpan body, std::uint32_t max_frames) {
   for (std::size_t at = kHeaderBytes; at < table; at += kEntryBytes) {
     const FrameEntry frame{get<std::uint64_t>(body, at), get<std::uint64_t>(body, at + 8),
                            get<std::uint32_t>(body, at + 16)};
+    require(get<std::uint32_t>(body, at + 20) == 0, "a frame has bytes that must be 0");
     require(frame.address == 0 || frame.size > 0, "a frame of 0 bytes has an address");
     ByteSpan value;
     if (frame.address == 0 && frame.size > 0) {

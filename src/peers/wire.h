@@ -21,6 +21,12 @@ inline constexpr std::uint64_t kMessageTag = 1;
 inline constexpr std::uint64_t kAlignment = 64;
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::size_t kEntryBytes = 24;
+/// What a frame counts for in the window of bytes, beside the body: about what a receiver needs for it.
+inline constexpr std::uint64_t kFrameCost = 128;
+/// Returns what a message counts for in the window of bytes.
+constexpr std::uint64_t cost_of(std::uint64_t body_bytes, std::size_t frames) noexcept {
+  return body_bytes + kFrameCost * frames;
+}
 /// The most regions in one RETURN.
 inline constexpr std::size_t kMaxReturns = 4096;
 
@@ -29,10 +35,10 @@ enum class Control : std::uint32_t { kOpen = 1, kReturn = 2, kEnd = 3 };
 /// The first control message of each end.
 struct Open {
   std::uint32_t version = kVersion;
-  std::uint64_t features = 0;         ///< None is defined yet.
+  std::uint64_t features = 0;         ///< None is defined yet; those of a later version are ignored.
   std::uint32_t window_messages = 0;  ///< At least 1.
   std::uint32_t max_frames = 0;       ///< Of a message.
-  std::uint64_t window_bytes = 0;     ///< Of bodies.
+  std::uint64_t window_bytes = 0;     ///< Of messages, see cost_of().
   std::uint64_t max_body = 0;         ///< Of one message.
   std::uint32_t max_regions = 0;      ///< 0: it takes no frames by address.
   std::string software = {};          ///< Its version of Crossdock; printable.
@@ -48,7 +54,7 @@ struct Released {
 /// What a receiver tells: how far its user has taken messages, and what of the sender's memory is free again.
 struct Return {
   std::uint64_t taken_messages = 0;  ///< Ever.
-  std::uint64_t taken_bytes = 0;     ///< Of their bodies, ever.
+  std::uint64_t taken_bytes = 0;     ///< Of theirs, ever: see cost_of().
   std::vector<Released> released = {};
 };
 

@@ -1,26 +1,22 @@
 #include "session/catalog.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
+#include "session/table_name.h"
 
 namespace crossdock::session {
 namespace {
 
 constexpr std::size_t kMostListings = 16;
 
-void check_name(const std::string& name) {
-  if (name.empty())
-    throw InvalidArgumentError("a published name can't be empty: the empty ticket requests the catalog");
-  if (name.find('\0') != std::string::npos) throw InvalidArgumentError("a published name can't have a NUL byte");
-  if (!is_utf8(name)) {
-    throw InvalidArgumentError("a published name must be UTF-8: " + shown(name));
-  }
-}
+/// Returns a name in quotes, for errors. It may have any bytes.
+std::string in_quotes(std::string_view name) { return '"' + printable(name) + '"'; }
 
 /// Returns the ways by which all regions of a table can reach a peer.
 transport::Ways ways_of(const PublishedTable& table, const transport::Connection& asking) {
@@ -38,7 +34,7 @@ WayAnswer way_of(const transport::Connection& asking, const PublishedTable* tabl
                        .of_regions = peer.ways,
                        .host_copy = host_copy,
                        .live = table == nullptr,
-                       .tcp = peer.carrier == "tcp",
+                       .tcp = peer.carrier == "tcp" || peer.carrier == "tcp+tls",
                        .one_sided = peer.one_sided,
                        .wants_parts = peer.wants_parts,
                        .prefers_reads = peer.prefers_reads};
@@ -105,14 +101,14 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
     return {table, false, way_of(asking, table.get())};
   }
   if (asking.agreement().role != ChannelRole::kBoth) {
-    throw UnsupportedError("\"" + name +
-                           "\" is a live stream, which can only be sent on one connection: connect with one URI, or "
+    throw UnsupportedError(in_quotes(name) +
+                           " is a live stream, which can only be sent on one connection: connect with one URI, or "
                            "publish it as a table");
   }
   const WayAnswer way = way_of(asking, nullptr);
   if (!asking.agreement().same_user && way.way != transport::Way::kMessage) {
-    throw PermissionError("\"" + name +
-                          "\" is a live stream, whose memory is reused and can only be sent to processes of the "
+    throw PermissionError(in_quotes(name) +
+                          " is a live stream, whose memory is reused and can only be sent to processes of the "
                           "server's own user; publish it as a table for others");
   }
   return {.way = way};
@@ -121,24 +117,28 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
                                                        const PublishOptions& options) {
   check_name(name);
-  if (options.times != 0 && source.kind() != Source::Kind::kTable && source.kind() != Source::Kind::kFile) {
+  if (access_.asks() && flight::TicketKeys::looks_signed(name)) {
+    throw InvalidArgumentError(in_quotes(name) + " begins as a signed ticket, and this server takes tickets");
+  }
+  if (options.times != 0 && (source.kind() == Source::Kind::kLive || source.kind() == Source::Kind::kFactory)) {
     throw InvalidArgumentError("a live stream is for one consumer, and a callable for any number: leave `times` out");
   }
   const bool from_stream = source.kind() == Source::Kind::kTable || source.kind() == Source::Kind::kLive;
   if ((from_stream && !source.stream_) || (source.kind() == Source::Kind::kFactory && !source.make_)) {
-    throw InvalidArgumentError("the source for \"" + name + "\" is null, or was published before");
+    throw InvalidArgumentError("the source for " + in_quotes(name) + " is null, or was published before");
   }
   {
     // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("the server was closed; \"" + name + "\" can't be published");
+    if (closed_) throw ClosedError("the server was closed; " + in_quotes(name) + " can't be published");
     if (!options.replace && items_.contains(name)) {
-      throw InvalidArgumentError("\"" + name + "\" is already published; replace it, or withdraw it first");
+      throw InvalidArgumentError(in_quotes(name) + " is already published; replace it, or withdraw it first");
     }
   }
   auto item = std::make_shared<Item>();
   switch (source.kind()) {
     case Source::Kind::kTable: item->table = publish_stream(*source.stream_, *options_.runtime, options.wait); break;
+    case Source::Kind::kTensors: item->table = publish_tensors(source.tensors_, *options_.runtime, options.wait); break;
     case Source::Kind::kFile: {
       item->table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
       // Sealed memory may be given to all users: no second copy is needed.
@@ -170,18 +170,25 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   }
   std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed while \"" + name + "\" was being published");
+  if (closed_) throw ClosedError("the server was closed while " + in_quotes(name) + " was being published");
   const auto [place, is_new] = items_.try_emplace(name, item);
   if (!is_new) {
     if (!options.replace) {
-      throw InvalidArgumentError("\"" + name + "\" was meanwhile published by another thread; withdraw it first");
+      throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
     }
     replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   forget_listings();
   ++changes_;
-  return item->kind == "file" ? item->table : nullptr;
+  if (item->table) item->version = first_version_ + static_cast<std::int64_t>(changes_);
+  return item->table;
+}
+
+// Leaves room for as many changes as a server can make.
+std::int64_t Catalog::random_version() {
+  std::random_device source;
+  return static_cast<std::int64_t>(((static_cast<std::uint64_t>(source()) << 32) | source()) >> 2);
 }
 
 void Catalog::withdraw(const std::string& name) {
@@ -199,6 +206,39 @@ std::shared_ptr<Catalog::Item> Catalog::remove(Items::iterator which) {
   forget_listings();
   ++changes_;
   return item;
+}
+
+std::shared_ptr<const PublishedTable> Catalog::table(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = items_.find(name);
+  return found == items_.end() ? nullptr : found->second->table;
+}
+
+bool Catalog::contains(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  return items_.contains(name);
+}
+
+void Catalog::drop(std::string_view name) {
+  std::shared_ptr<Item> item;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  if (const auto found = items_.find(name); found != items_.end()) item = remove(found);
+}
+
+bool Catalog::evict() {
+  std::shared_ptr<Item> evicted;  // destroyed without the lock
+  const std::lock_guard lock(mutex_);
+  auto oldest = items_.end();
+  for (auto at = items_.begin(); at != items_.end(); ++at) {
+    const Item& item = *at->second;
+    // The item's own owners. Streams are others, from their request until the consumer's last batch is released.
+    const long own = item.table == item.table_for_others ? 2 : 1;
+    if (!item.table || item.host_copy || item.table.use_count() > own) continue;
+    if (oldest == items_.end() || item.last_request < oldest->second->last_request) oldest = at;
+  }
+  if (oldest == items_.end()) return false;
+  evicted = remove(oldest);
+  return true;
 }
 
 void Catalog::close() {
@@ -231,13 +271,19 @@ void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
 std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const transport::Connection& asking,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
-  if (ticket.empty()) return open_listing(asking);
+  const std::string name = access_.name_in(ticket, asking.agreement().authenticated);
+  if (name.empty() && upstream_ == nullptr) return open_listing(asking);
   std::shared_ptr<Item> withdrawn;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
-  const auto found = items_.find(ticket);
-  if (found == items_.end()) throw_not_found(ticket);
+  const auto found = items_.find(name);
+  if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name))) {
+    return open_fetched(name, asking, waker);
+  }
+  // Who has a ticket for one name alone isn't told others.
+  if (found == items_.end()) throw_not_found(name, !access_.asks() || asking.agreement().authenticated);
   Item& item = *found->second;
+  item.last_request = ++requests_;
   const Choice choice = choose(found->first, item, asking);
   if (choice.table) {
     auto stream = choice.host_copy ? open_host_copy(&item, asking, choice.way, waker)
@@ -246,8 +292,8 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
     return stream;
   }
   if (item.consumed) {
-    throw ConsumedError("\"" + found->first +
-                        "\" is a stream that can be read once, and was given to another consumer; publish a callable, "
+    throw ConsumedError(in_quotes(found->first) +
+                        " is a stream that can be read once, and was given to another consumer; publish a callable, "
                         "which makes a new stream for each");
   }
   return open_source(found->first, &item, choice.way, counted, waker);
@@ -270,6 +316,35 @@ std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) 
   return table->regions.front();
 }
 
+// Opens a stream that begins once the upstream has said that what is published is current, or has published it anew.
+// The empty name is that of the catalog. The stream keeps a reference to `asking`, which outlives it.
+std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const transport::Connection& asking,
+                                                    const std::shared_ptr<ConnectionWaker>& waker) {
+  std::erase_if(fetches_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<FetchTask>& known = fetches_[std::string(name)];
+  std::shared_ptr<FetchTask> fetch = known.lock();
+  if (!fetch || fetch->failed() || fetch->made()) {
+    fetch = std::make_shared<FetchTask>(*upstream_, std::string(name));
+    fetch->start(*sources_);
+    known = fetch;
+  }
+  // The way isn't known before the table's memory is.
+  const WayAnswer none{transport::Way::kMessage, ""};
+  return std::make_unique<TableTaskStream>(std::move(fetch), waker, none,
+                                           [this, &asking, of = std::string(name)](const PublishedTable& table) {
+                                             count_request(of, table);
+                                             return prepared(table, asking, way_of(asking, &table), false);
+                                           });
+}
+
+void Catalog::count_request(const std::string& name, const PublishedTable& table) {
+  const std::lock_guard lock(mutex_);
+  const auto found = items_.find(name);
+  if (found == items_.end() || found->second->table.get() != &table) return;  // evicted meanwhile, or replaced
+  ++found->second->consumers;
+  found->second->last_request = ++requests_;
+}
+
 // The stream keeps a reference to `asking`, which outlives it.
 std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
                                                       const WayAnswer& way,
@@ -279,7 +354,7 @@ std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transpor
     copy->start(*sources_);
     item->host_copy = std::move(copy);
   }
-  return std::make_unique<HostCopyStream>(item->host_copy, waker, way, [&asking, way](const PublishedTable& copy) {
+  return std::make_unique<TableTaskStream>(item->host_copy, waker, way, [&asking, way](const PublishedTable& copy) {
     return prepared(copy, asking, way, true);
   });
 }
@@ -292,7 +367,8 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
     throw LeaseLimitError("this consumer has disconnected from " + std::to_string(left) +
                           " streams whose sources are still in a call, and each counts as one of the server's "
                           "connections (max_connections is " +
-                          std::to_string(options_.max_connections) + "): \"" + name + "\" can start when they return");
+                          std::to_string(options_.max_connections) + "): " + in_quotes(name) +
+                          " can start when they return");
   }
   auto source = SourceReader::start({.make = item->make,
                                      .counted = counted,
@@ -353,6 +429,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
         row.bytes = static_cast<std::int64_t>(item->table->bytes);
         row.device = item->table->device();
       }
+      row.version = item->version;
       if (answer->way) row.way = transport::way_name(*answer->way);
       row.why = (answer++)->why;
       rows.push_back(std::move(row));
@@ -368,12 +445,46 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   return open_table(made, asking, way_of(asking, made.get()));
 }
 
+flight::Flight Catalog::describe(const std::string& name, const Item& item) {
+  flight::Flight flight{.name = name};
+  if (item.table) {
+    const ByteSpan schema = item.table->metadata_of(item.table->messages.front());
+    flight.schema.assign(schema.begin(), schema.end());
+    flight.rows = item.table->rows;
+    flight.bytes = static_cast<std::int64_t>(item.table->bytes);
+  } else if (item.schema) {
+    ipc::Encoder encoder;
+    const ByteSpan schema = encoder.schema(*item.schema);
+    flight.schema.assign(schema.begin(), schema.end());
+  }
+  return flight;
+}
+
+std::vector<flight::Flight> Catalog::flights() const {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("the server was closed");
+  std::vector<flight::Flight> flights;
+  flights.reserve(items_.size());
+  for (const auto& [name, item] : items_) flights.push_back(describe(name, *item));
+  return flights;
+}
+
+flight::Flight Catalog::flight(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw ClosedError("the server was closed");
+  const auto found = items_.find(name);
+  if (found == items_.end()) throw_not_found(name);
+  return describe(found->first, *found->second);
+}
+
 void Catalog::forget_listings() noexcept {
   listings_.clear();
   last_listing_.reset();
 }
 
-void Catalog::throw_not_found(std::string_view name) const {
+// `lists`: whether the error may tell the other names.
+void Catalog::throw_not_found(std::string_view name, bool lists) const {
+  if (!lists) throw NotFoundError("nothing is published as " + shown(name));
   std::string known;
   int listed = 0;
   for (const auto& [other, item] : items_) {
@@ -381,7 +492,7 @@ void Catalog::throw_not_found(std::string_view name) const {
       known += ", ...";
       break;
     }
-    known += (known.empty() ? "\"" : ", \"") + other + "\"";
+    known += (known.empty() ? "" : ", ") + in_quotes(other);
   }
   throw NotFoundError("nothing is published as " + shown(name) +
                       (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));

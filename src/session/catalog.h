@@ -10,32 +10,48 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "flight/service.h"
 #include "session/consumer.h"
 #include "session/host_copy.h"
 #include "session/published_table.h"
 #include "session/server_stream.h"
 #include "session/source_pool.h"
 #include "session/source_reader.h"
+#include "session/upstream.h"
 #include "session/waker.h"
 #include "session/way.h"
 #include "transport/transport.h"
 
 namespace crossdock::session {
 
-/// The published sources of a server, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams.
-class Catalog {
+/// The published sources of a server, by name. Thread-safe: users publish and withdraw, the I/O thread opens streams, a
+/// Flight server lists them.
+class Catalog final : public flight::Directory {
  public:
-  /// `seals_files`: whether files are sent to some clients as sealed copies.
-  Catalog(const ServerOptions& options, bool seals_files)
+  /// `access`: who may ask for what, with which tickets. `seals_files`: whether files are sent to some clients as
+  /// sealed copies. `upstream`: where the sources come from, of a relay; it must outlive the catalog. Null: from
+  /// publish() alone.
+  Catalog(const ServerOptions& options, const flight::Access& access, bool seals_files, Upstream* upstream = nullptr)
       : options_(options),
+        access_(access),
         seals_files_(seals_files),
+        upstream_(upstream),
         waker_(std::make_shared<Waker>()),
         sources_(std::make_shared<SourcePool>(SourcePool::Options{.threads = options.source_threads})),
-        consumers_(options.lease_limit, sources_) {}
+        consumers_(options.lease_limit, sources_),
+        first_version_(random_version()) {}
 
-  /// Returns the table if its memory is a file, which may change meanwhile; else null.
+  /// Returns the table; null for a live stream or a factory.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options);
   void withdraw(const std::string& name);
+  /// Returns the table that is published under this name; null if there is none.
+  std::shared_ptr<const PublishedTable> table(std::string_view name) const;
+  bool contains(std::string_view name) const;
+  /// Withdraws a name if it is published.
+  void drop(std::string_view name);
+  /// Withdraws, of the tables that no consumer reads or holds, the one whose last request is the longest ago. Returns
+  /// false if there is none.
+  bool evict();
   /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
   /// that reads sources.
   void close();
@@ -51,14 +67,18 @@ class Catalog {
   /// Number of sources that no consumer reads any more, but that are still in a call of their producer.
   std::size_t abandoned_sources() const noexcept { return sources_->abandoned().load(std::memory_order_relaxed); }
 
-  /// Opens the stream that a ticket names; the empty ticket names the catalog. I/O thread: never waits for a source.
+  /// Opens the stream that a ticket names; the empty name is the catalog's. I/O thread: never waits for a source.
   /// `counted` counts the stream until its source has ended. `waker` is notified when a stream that had nothing to send
-  /// may have something. Throws the error that the consumer receives: NotFoundError, ConsumedError, PermissionError,
-  /// UnsupportedError (a live stream over two connections), LeaseLimitError (the consumer has left too many sources
-  /// that haven't ended), ResourceError.
+  /// may have something. Throws the error that the consumer receives: NotFoundError, ConsumedError, PermissionError
+  /// (also for the ticket), UnsupportedError (a live stream over two connections), LeaseLimitError (the consumer has
+  /// left too many sources that haven't ended), ResourceError.
   std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
                                      const std::shared_ptr<const CountedStream>& counted,
                                      const std::shared_ptr<ConnectionWaker>& waker);
+
+  // For a Flight server:
+  std::vector<flight::Flight> flights() const override;
+  flight::Flight flight(std::string_view name) const override;
 
   void add_stats(ServerStats* stats) const;
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
@@ -76,6 +96,8 @@ class Catalog {
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied = std::make_shared<std::atomic<std::uint64_t>>();
     bool one_shot = false;
     bool consumed = false;
+    std::int64_t version = -1;
+    std::uint64_t last_request = 0;  // the number of it
     std::uint64_t consumers = 0;
     std::uint64_t times = 0;  // PublishOptions::times
   };
@@ -95,20 +117,27 @@ class Catalog {
   };
 
   struct Choice;
+  static std::int64_t random_version();
+  static flight::Flight describe(const std::string& name, const Item& item);
   static Choice choose(const std::string& name, const Item& item, const transport::Connection& asking);
   static Answer answer_to(const std::string& name, const Item& item, const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_listing(const transport::Connection& asking);
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_fetched(std::string_view name, const transport::Connection& asking,
+                                             const std::shared_ptr<ConnectionWaker>& waker);
+  void count_request(const std::string& name, const PublishedTable& table);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   std::shared_ptr<Item> remove(Items::iterator which);
   void forget_listings() noexcept;
-  [[noreturn]] void throw_not_found(std::string_view name) const;
+  [[noreturn]] void throw_not_found(std::string_view name, bool lists = true) const;
 
   const ServerOptions& options_;
+  const flight::Access& access_;
   const bool seals_files_;
+  Upstream* const upstream_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
   Consumers consumers_;  // used by the I/O thread only
@@ -119,6 +148,9 @@ class Catalog {
   std::vector<Listing> listings_;
   std::shared_ptr<const PublishedTable> last_listing_;  // kept for the next request
   std::uint64_t changes_ = 0;                           // number of changes of the catalog
+  const std::int64_t first_version_;                    // random, so that those of another server differ
+  std::map<std::string, std::weak_ptr<FetchTask>, std::less<>> fetches_;  // by name
+  std::uint64_t requests_ = 0;
   std::uint64_t bitmap_bytes_copied_ = 0;
   bool closed_ = false;
 };

@@ -13,12 +13,14 @@ namespace {
 
 using array::TypeId;
 
-enum Column { kName, kSchema, kRows, kBytes, kDevice, kWay, kWhy, kColumns };
+enum Column { kName, kSchema, kRows, kBytes, kDevice, kWay, kWhy, kTicket, kVersion, kColumns };
 constexpr int kRequiredColumns = kWay;
-constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows", "bytes", "device", "way", "why"};
-constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8, TypeId::kBinary, TypeId::kInt64, TypeId::kInt64,
-                                           TypeId::kUtf8, TypeId::kUtf8,   TypeId::kUtf8};
-constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false, true, true};
+constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows",   "bytes",  "device",
+                                                "way",  "why",    "ticket", "version"};
+constexpr TypeId kColumnTypes[kColumns] = {TypeId::kUtf8,  TypeId::kBinary, TypeId::kInt64,
+                                           TypeId::kInt64, TypeId::kUtf8,   TypeId::kUtf8,
+                                           TypeId::kUtf8,  TypeId::kBinary, TypeId::kInt64};
+constexpr bool kColumnNullable[kColumns] = {false, true, true, true, false, true, true, true, true};
 
 std::shared_ptr<const array::Schema> catalog_schema() {
   std::vector<array::Field> fields(kColumns);
@@ -90,13 +92,17 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
   ColumnBuilder columns[kColumns];
   ipc::Encoder encoder;
   for (const CatalogRow& row : rows) {
-    columns[kName].append(as_bytes(row.name));
+    const bool is_text = is_text_name(row.name);
+    const std::string name = is_text ? row.name : printable(row.name);
+    columns[kName].append(as_bytes(name));
+    columns[kTicket].append(is_text ? std::nullopt : std::optional(as_bytes(row.name)));
     columns[kSchema].append(row.schema ? std::optional(encoder.schema(*row.schema)) : std::nullopt);
     columns[kRows].append_int(row.rows);
     columns[kBytes].append_int(row.bytes);
     columns[kDevice].append(as_bytes(device::to_string(row.device)));
     columns[kWay].append(row.way.empty() ? std::nullopt : std::optional(as_bytes(row.way)));
     columns[kWhy].append(row.why.empty() ? std::nullopt : std::optional(as_bytes(row.why)));
+    columns[kVersion].append_int(row.version);
   }
 
   array::RecordBatch batch;
@@ -167,6 +173,18 @@ std::string CatalogReader::text_or_empty(const array::RecordBatch& batch, int co
   return at < first_buffers_.size() && valid_at(batch, first_buffers_[at], row) ? text(batch, column, row) : "";
 }
 
+/// Returns a published name, which may be bytes: then the column of names has a text for people.
+std::string CatalogReader::name(const array::RecordBatch& batch, std::int64_t row) const {
+  std::string shown_name = text(batch, kName, row);
+  if (first_buffers_.size() <= kTicket || !valid_at(batch, first_buffers_[kTicket], row)) return shown_name;
+  std::string ticket(text_at(batch, first_buffers_[kTicket], row));
+  if (ticket.empty() || is_text_name(ticket)) {
+    throw InvalidDataError("the server's catalog: the ticket in row " + std::to_string(entries_.size()) +
+                           " is a text, and has no place beside the name: " + shown(ticket));
+  }
+  return ticket;
+}
+
 void CatalogReader::read(const array::RecordBatch& batch) {
   const auto rows = static_cast<std::uint64_t>(batch.num_rows);
   if (++batches_ > limits_.max_entries || rows > limits_.max_entries - entries_.size()) {
@@ -176,7 +194,7 @@ void CatalogReader::read(const array::RecordBatch& batch) {
   const ipc::Limits limits;
   for (std::int64_t row = 0; row < batch.num_rows; ++row) {
     CatalogEntry entry;
-    entry.name = text(batch, kName, row);
+    entry.name = name(batch, row);
     entry.device = text(batch, kDevice, row);
     entry.way = transport::way_named(text_or_empty(batch, kWay, row));
     entry.why = text_or_empty(batch, kWhy, row);
@@ -191,6 +209,7 @@ void CatalogReader::read(const array::RecordBatch& batch) {
     }
     entry.rows = int_at(batch, first_buffers_[kRows], row);
     entry.bytes = int_at(batch, first_buffers_[kBytes], row);
+    if (first_buffers_.size() > kVersion) entry.version = int_at(batch, first_buffers_[kVersion], row);
     entries_.push_back(std::move(entry));
   }
 }

@@ -20,13 +20,15 @@ struct CatalogRow {
   std::shared_ptr<const array::Schema> schema;
   std::int64_t rows = -1;
   std::int64_t bytes = -1;
-  device::Device device{};  ///< Where its batches are; the host if that isn't known yet.
-  std::string_view way{};   ///< How bodies go to the consumer that asks; empty: they can't.
-  std::string_view why{};   ///< The reason.
+  device::Device device{};    ///< Where its batches are; the host if that isn't known yet.
+  std::string_view way{};     ///< How bodies go to the consumer that asks; empty: they can't.
+  std::string_view why{};     ///< The reason.
+  std::int64_t version = -1;  ///< Differs from that of any other data under this name; -1: not known.
 };
 
 /// The catalog as a table like any other (docs/protocol.md, "The catalog"): name utf8, schema binary (an IPC Schema
-/// message; null: unknown), rows and bytes int64 (null: unknown), device utf8, way and why utf8 (null: none).
+/// message; null: unknown), rows and bytes int64 (null: unknown), device utf8, way and why utf8 (null: none), ticket
+/// binary (null: it is the name), version int64 (null: unknown).
 std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows);
 
 /// Reads such a table, batch by batch. Trusts nothing in it: a foreign server may send any data, without end.
@@ -41,6 +43,7 @@ class CatalogReader {
  private:
   void charge(std::uint64_t bytes);
   std::string text(const array::RecordBatch& batch, int column, std::int64_t row) const;
+  std::string name(const array::RecordBatch& batch, std::int64_t row) const;
   std::string text_or_empty(const array::RecordBatch& batch, int column, std::int64_t row) const;
 
   ListOptions limits_;

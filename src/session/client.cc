@@ -1,12 +1,18 @@
 #include "crossdock/session/client.h"
 
+#include <functional>
 #include <utility>
 
 #include "crossdock/core/error.h"
+#include "crossdock/exchange/sync.h"
 #include "dissociated/uri.h"
 #include "session/catalog_table.h"
 #include "session/client_pool.h"
+#include "session/flight/finder.h"
+#include "session/flight/transport.h"
 #include "session/reader_impl.h"
+#include "session/tensor_reader.h"
+#include "transport/registry.h"
 
 namespace crossdock::session {
 
@@ -14,6 +20,19 @@ struct Client::Impl {
   std::shared_ptr<ClientPool> pool;  // metadata, and bodies unless data_pool is set
   std::shared_ptr<ClientPool> data_pool;
   std::shared_ptr<ClientPool> catalog_pool;
+  std::unique_ptr<FlightFinder> flight{};  // of a Flight server, whose DoGet `pool` is for; else null
+
+  /// The connections for one stream.
+  struct Pools {
+    std::shared_ptr<ClientPool> metadata, data;
+  };
+  /// Requests a stream by the connections for it, with a ticket.
+  using Request = std::function<void(Pools pools, const std::string& ticket)>;
+  /// Calls `request` with the connections for a stream with these options; of a Flight server, for one location after
+  /// the other, and returns those that were passed over. Throws if the name is empty, or the device has no driver.
+  std::vector<LocationTried> request(const std::string& name, bool parts, const std::optional<device::Device>& device,
+                                     bool copy_on_write, const Request& request,
+                                     const transport::InterruptHook& interrupted) const;
 };
 
 namespace {
@@ -45,8 +64,15 @@ ClientOptions with_transports(ClientOptions options) {
 Client::Client(const std::string& uri, ClientOptions options, const transport::InterruptHook& interrupted) {
   options = with_transports(std::move(options));
   auto pool = make_pool(uri, ChannelRole::kBoth, options);
-  try_out(*pool, interrupted);
   impl_ = std::make_unique<Impl>(Impl{pool, nullptr, pool});
+  const dissociated::Uri parsed = dissociated::parse_uri(uri);
+  const auto* const flight = dynamic_cast<const FlightTransport*>(options.transports->find(parsed.scheme).get());
+  if (flight == nullptr) {
+    try_out(*pool, interrupted);
+    return;
+  }
+  impl_->flight = std::make_unique<FlightFinder>(flight->channel(parsed.address), std::move(pool), std::move(options));
+  impl_->flight->check(interrupted);
 }
 
 Client::Client(const std::string& metadata_uri, const std::string& data_uri, ClientOptions options,
@@ -70,6 +96,7 @@ Client::~Client() {
 
 std::vector<CatalogEntry> Client::list(const ListOptions& options, const transport::InterruptHook& interrupted) {
   impl_->pool->made_in().check("this Client");
+  if (impl_->flight) return impl_->flight->list(options, interrupted);
   GetOptions how;
   how.timeout_ms = impl_->pool->options().timeout_ms;
   Reader::Impl reader(impl_->catalog_pool, nullptr, "", how, interrupted);
@@ -87,26 +114,124 @@ std::vector<CatalogEntry> Client::list(const ListOptions& options, const transpo
   return entries;
 }
 
-std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,
-                                    const transport::InterruptHook& interrupted) {
-  impl_->pool->made_in().check("this Client");
+std::vector<LocationTried> Client::Impl::request(const std::string& name, bool parts,
+                                                 const std::optional<device::Device>& wanted, bool copy_on_write,
+                                                 const Request& request,
+                                                 const transport::InterruptHook& interrupted) const {
+  pool->made_in().check("this Client");
   if (name.empty()) throw InvalidArgumentError("a stream's name can't be empty; list() gives the catalog");
   std::shared_ptr<device::Context> device;
-  if (options.device && !device::host_reaches(options.device->type)) {
-    const auto& drivers = impl_->pool->options().runtime->drivers();
+  if (wanted && !device::host_reaches(wanted->type)) {
+    const auto& drivers = pool->options().runtime->drivers();
     // Throws with the advice that fits here if there is no driver.
-    drivers->for_type(options.device->type, "leave device out, to get the table on the host");
-    device = drivers->context(*options.device);
+    drivers->for_type(wanted->type, "leave device out, to get the data on the host");
+    device = drivers->context(*wanted);
   }
-  const auto pool = [&](const std::shared_ptr<ClientPool>& all) {
-    return all == nullptr ? nullptr : all->for_streams(!options.all_columns, device, options.copy_on_write);
+  if (flight) {
+    const auto from = [&](const std::shared_ptr<ClientPool>& at, const std::string& ticket) {
+      request({at, nullptr}, ticket);
+    };
+    return flight->find(name, {parts, device, copy_on_write}, from, interrupted);
+  }
+  const auto chosen = [&](const std::shared_ptr<ClientPool>& all) {
+    return all == nullptr ? nullptr : all->for_streams(parts, device, copy_on_write);
   };
-  return std::make_unique<Reader>(
-      std::make_unique<Reader::Impl>(pool(impl_->pool), pool(impl_->data_pool), name, options, interrupted));
+  request({chosen(pool), chosen(data_pool)}, name);
+  return {};
+}
+
+std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,
+                                    const transport::InterruptHook& interrupted) {
+  std::unique_ptr<Reader::Impl> reader;
+  const auto request = [&](Impl::Pools from, const std::string& ticket) {
+    reader =
+        std::make_unique<Reader::Impl>(std::move(from.metadata), std::move(from.data), ticket, options, interrupted);
+  };
+  std::vector<LocationTried> tried =
+      impl_->request(name, !options.all_columns, options.device, options.copy_on_write, request, interrupted);
+  reader->tried = std::move(tried);
+  return std::make_unique<Reader>(std::move(reader));
+}
+
+namespace {
+
+/// Checks TensorOptions::out, and waits for what is pending on it. Returns it as memory with nothing pending.
+array::Tensor ready_out(array::Tensor out, const TensorOptions& options, const Runtime& runtime) {
+  if (out.read_only) throw InvalidArgumentError("the memory to receive a tensor in is read-only");
+  if (out.mask) throw InvalidArgumentError("the memory to receive a tensor in has a mask");
+  if (options.device && *options.device != out.device) {
+    throw InvalidArgumentError("the memory to receive a tensor in is on " + device::to_string(out.device) +
+                               ", but the tensor is wanted on " + device::to_string(*options.device));
+  }
+  if (options.copy_on_write) throw InvalidArgumentError("copy on write is for memory of the server's, not for `out`");
+  if (!device::host_reaches(out.device.type) && !out.c_contiguous()) {
+    throw InvalidArgumentError("the memory to receive a tensor in is on " + device::to_string(out.device) +
+                               ", where it must be in C order without gaps");
+  }
+  if (!out.ready()) exchange::wait_for(out, *runtime.drivers(), exchange::wait_in_driver);
+  exchange::forget_work(&out);
+  return out;
+}
+
+}  // namespace
+
+array::Tensor Client::tensor(const std::string& name, const TensorOptions& given,
+                             const transport::InterruptHook& interrupted) {
+  TensorOptions options = given;
+  array::Tensor out;
+  if (given.out != nullptr) {
+    out = ready_out(*given.out, given, *impl_->pool->options().runtime);
+    options.out = &out;
+    options.device = out.device;
+  }
+  std::unique_ptr<TensorReader> reader;
+  const auto request = [&](Impl::Pools from, const std::string& ticket) {
+    reader =
+        std::make_unique<TensorReader>(std::move(from.metadata), std::move(from.data), ticket, options, interrupted);
+  };
+  impl_->request(name, false, options.device, options.copy_on_write, request, interrupted);
+  array::Tensor tensor = read_tensor(reader.get(), name);
+  if (options.bytes_copied != nullptr) *options.bytes_copied += reader->bytes_copied();
+  return given.out != nullptr ? *given.out : tensor;
+}
+
+std::vector<NamedTensor> Client::tensors(const std::string& name, const TensorOptions& options,
+                                         const transport::InterruptHook& interrupted) {
+  if (options.out != nullptr) throw InvalidArgumentError("`out` is for one tensor: tensor() receives into it");
+  std::unique_ptr<TensorReader> reader;
+  const auto request = [&](Impl::Pools from, const std::string& ticket) {
+    reader =
+        std::make_unique<TensorReader>(std::move(from.metadata), std::move(from.data), ticket, options, interrupted);
+  };
+  impl_->request(name, false, options.device, options.copy_on_write, request, interrupted);
+  std::vector<NamedTensor> all = read_tensors(reader.get(), name);
+  if (options.bytes_copied != nullptr) *options.bytes_copied += reader->bytes_copied();
+  return all;
+}
+
+void Client::put(const std::string& name, array::BatchStream& source, bool replace, const exchange::WaitFunction& wait,
+                 const transport::InterruptHook& interrupted) {
+  impl_->pool->made_in().check("this Client");
+  if (!impl_->flight) {
+    throw UnsupportedError("tables are sent to Flight servers: connect to grpc://HOST:PORT, instead of " +
+                           impl_->pool->where());
+  }
+  impl_->flight->put(name, source, replace, wait, interrupted);
+}
+
+void Client::offer(const std::string& name, std::unique_ptr<array::BatchStream> source, bool replace,
+                   const exchange::WaitFunction& wait, const transport::InterruptHook& interrupted) {
+  impl_->pool->made_in().check("this Client");
+  if (!impl_->flight) {
+    throw UnsupportedError("tables are offered to Flight servers: connect to grpc://HOST:PORT, instead of " +
+                           impl_->pool->where());
+  }
+  impl_->flight->offer(name, std::move(source), replace, wait, interrupted);
 }
 
 bool Client::drop_ended() {
   impl_->pool->made_in().check("this Client");
+  if (impl_->flight) return impl_->flight->drop_ended();
   bool any = impl_->pool->drop_ended();
   if (impl_->data_pool) {
     any |= impl_->data_pool->drop_ended();
@@ -117,6 +242,7 @@ bool Client::drop_ended() {
 
 void Client::close() {
   impl_->pool->made_in().check("this Client");
+  if (impl_->flight) return impl_->flight->close();
   impl_->pool->close();
   if (impl_->data_pool) impl_->data_pool->close();
   impl_->catalog_pool->close();

@@ -12,7 +12,7 @@ constexpr std::uint64_t kAlignment = 64;
 /// The deleter of a body on a device: who holds the body can tell by it where the body is.
 struct OnDevice {
   std::shared_ptr<device::Context> context;
-  std::shared_ptr<device::Buffer> memory;
+  std::shared_ptr<const void> memory;
   void operator()(const std::byte*) noexcept { memory.reset(); }
 };
 
@@ -60,6 +60,11 @@ std::shared_ptr<std::byte> DeviceBodies::allocate(std::uint64_t size) {
   auto* const start = static_cast<std::byte*>(block_->data()) + used_;
   used_ += align_up(size, kAlignment);
   return {start, OnDevice{context_, block_}};
+}
+
+std::shared_ptr<std::byte> DeviceBodies::lend(std::shared_ptr<device::Context> context, std::byte* memory,
+                                              std::shared_ptr<const void> owner) {
+  return {memory, OnDevice{std::move(context), std::move(owner)}};
 }
 
 std::shared_ptr<device::Context> DeviceBodies::context_of(const std::shared_ptr<const void>& owner) noexcept {

@@ -26,6 +26,9 @@ class DeviceBodies final : public transport::BodyMemory {
   /// Larger bodies have memory of their own.
   static constexpr std::uint64_t kMostInBlock = kBlock / 2;
 
+  /// Returns memory of a device that is there already as that of a body. `owner` keeps it.
+  static std::shared_ptr<std::byte> lend(std::shared_ptr<device::Context> context, std::byte* memory,
+                                         std::shared_ptr<const void> owner);
   /// Returns the context of the device that a received body is on, by the body's owner; null: it is on the host.
   static std::shared_ptr<device::Context> context_of(const std::shared_ptr<const void>& owner) noexcept;
 

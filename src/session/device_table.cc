@@ -7,6 +7,8 @@
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
+#include "crossdock/exchange/copy.h"
+#include "crossdock/exchange/sync.h"
 #include "device/region_address.h"
 #include "exchange/batch_copy.h"
 #include "session/published_table.h"
@@ -53,10 +55,9 @@ DeviceMemory::DeviceMemory(const array::Schema& schema, const Runtime& runtime, 
 
 std::optional<array::RecordBatch> DeviceMemory::place(const array::RecordBatch& batch, std::uint64_t* copied,
                                                       std::int64_t* bitmaps) {
-  // A peer opens memory in its device's usual context.
-  if (batch.native_context != nullptr || has_views_) return std::nullopt;
-  const auto context = runtime_.drivers()->context_or_null(batch.device);
-  if (!context || context->device() != batch.device || context->identity().empty()) return std::nullopt;
+  if (has_views_) return std::nullopt;
+  const auto context = context_of(batch);
+  if (!context) return std::nullopt;
   exchange::BatchCopy copy = plan_copy(batch, runtime_, false);
   if (copy.normal()) {
     if (auto there = in_arenas(copy, batch.device)) return there;
@@ -68,39 +69,89 @@ std::optional<array::RecordBatch> DeviceMemory::place(const array::RecordBatch& 
   return copied_to(context, {here, false, context, copy.queue()}, copied);
 }
 
+std::optional<array::BufferView> DeviceMemory::place(const array::Tensor& tensor, bool* as_it_lies,
+                                                     std::uint64_t* copied) {
+  const auto context = device::host_reaches(tensor.device.type) ? nullptr : context_of(tensor);
+  if (!context) return std::nullopt;
+  array::Tensor from = tensor;
+  if (*as_it_lies) {
+    const std::int64_t size = array::byte_range(tensor, "a tensor to publish").highest;
+    if (auto arena = find_given(tensor.data, static_cast<std::uint64_t>(size), tensor.device)) {
+      wait_until_ready(&from);
+      take(std::move(arena));
+      return array::BufferView{tensor.data, size};
+    }
+    // Copied as bytes, so that it keeps its strides: one run.
+    from.type = {.code = array::TypeCode::kUInt, .bits = 8};
+    from.extents = array::Extents(1);
+    from.extents.shape()[0] = size;
+    from.extents.strides()[0] = 1;
+  }
+  array::Tensor to = exchange::empty(from.type, from.shape(), own_arena(context), context->make_queue());
+  to = exchange::transfer_into(to, from, nullptr, *runtime_.drivers(), wait_);
+  wait_until_ready(&to);
+  *copied += static_cast<std::uint64_t>(from.nbytes());
+  return array::BufferView{to.data, from.nbytes()};
+}
+
+// Returns the context in which a peer could open the memory; null if there is none.
+std::shared_ptr<device::Context> DeviceMemory::context_of(const device::Memory& memory) const {
+  // A peer opens memory in its device's usual context.
+  if (memory.native_context != nullptr) return nullptr;
+  auto context = runtime_.drivers()->context_or_null(memory.device);
+  if (!context || context->device() != memory.device || context->identity().empty()) return nullptr;
+  return context;
+}
+
+// Returns the producer's arena that these bytes lie in, at a place that consumers can use; null if there is none.
+std::shared_ptr<device::DeviceArena> DeviceMemory::find_given(const void* pointer, std::uint64_t size,
+                                                              const device::Device& device) const {
+  if (reinterpret_cast<std::uintptr_t>(pointer) % kAlignment != 0) return nullptr;  // consumers rely on it
+  auto arena = runtime_.find_device_arena(pointer, size);
+  if (!arena || arena->context()->device() != device) return nullptr;
+  if (arena->frozen()) fail_published_arena();
+  return arena;
+}
+
+// Makes a producer's arena one of this table's.
+void DeviceMemory::take(std::shared_ptr<device::DeviceArena> arena) {
+  if (std::ranges::find(given_, arena) == given_.end()) given_.push_back(std::move(arena));
+}
+
+const std::shared_ptr<device::DeviceArena>& DeviceMemory::own_arena(const std::shared_ptr<device::Context>& context) {
+  const auto known = std::ranges::find(own_, context, [](const auto& arena) { return arena->context(); });
+  return known != own_.end() ? *known : own_.emplace_back(std::make_shared<device::DeviceArena>(context));
+}
+
 std::optional<array::RecordBatch> DeviceMemory::in_arenas(exchange::BatchCopy& copy, const device::Device& device) {
   std::vector<std::shared_ptr<device::DeviceArena>> found;
   auto batch = copy.in_place([&](const void* pointer, std::uint64_t size) {
-    if (reinterpret_cast<std::uintptr_t>(pointer) % kAlignment != 0) return false;  // consumers rely on it
+    const bool aligned = reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0;
     const auto is_there = [&](const auto& arena) { return arena->contains(pointer, size); };
-    if (std::ranges::any_of(found, is_there)) return true;
-    auto arena = runtime_.find_device_arena(pointer, size);
-    if (!arena || arena->context()->device() != device) return false;
-    if (arena->frozen()) fail_published_arena();
+    if (aligned && std::ranges::any_of(found, is_there)) return true;
+    auto arena = find_given(pointer, size, device);
+    if (!arena) return false;
     found.push_back(std::move(arena));
     return true;
   });
   if (!batch) return batch;
   wait_until_ready(&*batch);
-  for (auto& arena : found) {
-    if (std::ranges::find(given_, arena) == given_.end()) given_.push_back(std::move(arena));
-  }
+  for (auto& arena : found) take(std::move(arena));
   return batch;
 }
 
 array::RecordBatch DeviceMemory::copied_to(const std::shared_ptr<device::Context>& context, exchange::BatchCopy copy,
                                            std::uint64_t* copied) {
-  auto arena = std::ranges::find(own_, context, [](const auto& known) { return known->context(); });
-  if (arena == own_.end()) arena = own_.insert(own_.end(), std::make_shared<device::DeviceArena>(context));
-  array::RecordBatch made = std::move(copy).into(*arena);
+  array::RecordBatch made = std::move(copy).into(own_arena(context));
   wait_until_ready(&made);
   *copied += static_cast<std::uint64_t>(made.nbytes());
   return made;
 }
 
-void DeviceMemory::wait_until_ready(array::RecordBatch* batch) const {
-  exchange::wait_for(*batch, *runtime_.drivers(), wait_);
-  exchange::forget_work(batch);
+template <class Array>
+void DeviceMemory::wait_until_ready(Array* array) const {
+  exchange::wait_for(*array, *runtime_.drivers(), wait_);
+  exchange::forget_work(array);
 }
 
 std::shared_ptr<const device::Region> DeviceMemory::find(const void* pointer, std::uint64_t size) const noexcept {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "crossdock/array/record_batch.h"
+#include "crossdock/array/tensor.h"
 #include "crossdock/device/device_arena.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/session/runtime.h"
@@ -33,16 +34,27 @@ class DeviceMemory {
   /// there. Throws as BatchCopy, and ArenaFrozenError if such an arena was published before.
   std::optional<array::RecordBatch> place(const array::RecordBatch& batch, std::uint64_t* copied,
                                           std::int64_t* bitmaps);
+  /// The same for the elements of a tensor on a device. With `as_it_lies` they are the bytes from its first element to
+  /// its last, and stay where they are if they lie in an arena; otherwise one copy of them is made. Without it, one
+  /// copy of the elements is made, in C order. Sets `*as_it_lies` to false if the result is in C order. Returns nothing
+  /// for memory that must be copied to the host. Throws as exchange::transfer_into().
+  std::optional<array::BufferView> place(const array::Tensor& tensor, bool* as_it_lies, std::uint64_t* copied);
   /// Returns the region that these bytes are in; null if there is none.
   std::shared_ptr<const device::Region> find(const void* pointer, std::uint64_t size) const noexcept;
   /// Freezes the producer's arenas. Returns whether there are any.
   bool freeze() noexcept;
 
  private:
+  std::shared_ptr<device::Context> context_of(const device::Memory& memory) const;
+  std::shared_ptr<device::DeviceArena> find_given(const void* pointer, std::uint64_t size,
+                                                  const device::Device& device) const;
+  const std::shared_ptr<device::DeviceArena>& own_arena(const std::shared_ptr<device::Context>& context);
+  void take(std::shared_ptr<device::DeviceArena> arena);
   std::optional<array::RecordBatch> in_arenas(exchange::BatchCopy& copy, const device::Device& device);
   array::RecordBatch copied_to(const std::shared_ptr<device::Context>& context, exchange::BatchCopy copy,
                                std::uint64_t* copied);
-  void wait_until_ready(array::RecordBatch* batch) const;
+  template <class Array>
+  void wait_until_ready(Array* array) const;
 
   const Runtime& runtime_;
   const exchange::WaitFunction& wait_;

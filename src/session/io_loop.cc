@@ -14,6 +14,7 @@
 #include <span>
 #include <system_error>
 
+#include "core/base64.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
 #include "transport/registry.h"
@@ -80,7 +81,8 @@ std::uint64_t random_tag() {
 
 }  // namespace
 
-IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog)
+IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog,
+               std::unique_ptr<transport::Listener> flight)
     : options_(options), catalog_(catalog), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (!poll_) throw_errno(errno, "making a descriptor for the server to wait on");
   watch_descriptor(catalog_.waker()->descriptor(), kWakerEvent);
@@ -99,8 +101,9 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release) +
                          (transport->reaches_specified_peers() ? "&crossdock=1" : ""));
     offers_reads_.push_back(transport->reaches_specified_peers());
-    watch_descriptor(listeners_.back()->descriptor(), kFirstListener + listeners_.size() - 1);
   }
+  if (flight) listeners_.push_back(std::move(flight));
+  for (std::size_t i = 0; i < listeners_.size(); ++i) watch_descriptor(listeners_[i]->descriptor(), kFirstListener + i);
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
@@ -127,6 +130,8 @@ auto IoLoop::ask(Command command) {
   return answer.get();
 }
 
+bool IoLoop::offers_reads() const noexcept { return std::ranges::find(offers_reads_, true) != offers_reads_.end(); }
+
 std::string IoLoop::location(const std::shared_ptr<const device::Region>& region) {
   return ask([&] {
     const auto reads = std::ranges::find(offers_reads_, true);
@@ -134,8 +139,7 @@ std::string IoLoop::location(const std::shared_ptr<const device::Region>& region
         reads == offers_reads_.end() ? 0 : static_cast<std::size_t>(reads - offers_reads_.begin());
     const transport::SpecifiedServer offered = listeners_[which]->offer(region);
     return uris_[which] + "?want_data=" + std::to_string(offered.want_data) +
-           "&free_data=" + std::to_string(*offered.free_data) +
-           "&remote_handle=" + dissociated::to_base64(offered.remote_handle);
+           "&free_data=" + std::to_string(*offered.free_data) + "&remote_handle=" + to_base64(offered.remote_handle);
   });
 }
 
@@ -154,15 +158,17 @@ ServerStats IoLoop::stats() {
 
 ServerStats IoLoop::collect_stats() {
   ServerStats stats;
-  stats.connections = n_connections_;
-  stats.protocol_errors = n_protocol_errors_;
-  for (Member& member : members_) {
+  // What isn't among the consumers doesn't count in max_connections either.
+  for (auto at = members_.begin(); at != members_.end();) {
+    Member& member = *at++;
     try {
       stats.consumers.push_back(member.server_end.stats(now_ms()));
-    } catch (const Error&) {
-      // The peer has just disconnected; the next turn ends the connection.
+    } catch (const Error& reason) {  // the peer has just disconnected
+      end(member, reason);
     }
   }
+  stats.connections = n_connections_;
+  stats.protocol_errors = n_protocol_errors_;
   return stats;
 }
 
@@ -256,11 +262,6 @@ bool IoLoop::round() {
 
 // Returns true if there was any progress; `member` may have been destroyed then.
 bool IoLoop::take_turn(Member& member) {
-  const auto end = [&](const std::exception& reason) {
-    member.server_end.close(reason);
-    remove(member);
-    return true;
-  };
   TurnBudget budget(now_);
   try {
     const std::uint64_t seen = member.waker->seen();
@@ -268,20 +269,29 @@ bool IoLoop::take_turn(Member& member) {
     if (member.server_end.waits_for_source()) member.ready |= !member.waker->wait(seen);
     note_deadline(member);
   } catch (const Error& reason) {
-    const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
-    n_protocol_errors_ += hostile;
-    say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
-      return std::string("a connection ended: ") + std::string(error_name(reason.code())) + ": " + reason.what();
-    });
-    return end(reason);
+    end(member, reason);
+    return true;
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kError, [&] { return std::string("a connection ended: ") + reason.what(); });
-    return end(reason);
+    member.server_end.close(reason);
+    remove(member);
+    return true;
   }
   work_ += kPerTurn + budget.spent();
   now_ = budget.now();
   if (member.ready) member.last_busy = now_;
   return member.ready;
+}
+
+// Ends a connection, and destroys `member`.
+void IoLoop::end(Member& member, const Error& reason) {
+  const bool hostile = reason.code() == ErrorCode::kProtocol || reason.code() == ErrorCode::kInvalidData;
+  n_protocol_errors_ += hostile;
+  say(options_.log, hostile ? LogLevel::kWarning : LogLevel::kInfo, [&] {
+    return std::string("a connection ended: ") + std::string(error_name(reason.code())) + ": " + reason.what();
+  });
+  member.server_end.close(reason);
+  remove(member);
 }
 
 void IoLoop::note_deadline(Member& member) {

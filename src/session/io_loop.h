@@ -32,12 +32,15 @@ namespace crossdock::session {
 /// instance. The loop polls that at least every kPollInterval, however busy it is.
 class IoLoop {
  public:
-  /// Listens before it returns.
-  IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog);
+  /// Listens before it returns. `flight`: one more listener, which isn't of uris(); or null.
+  IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog,
+         std::unique_ptr<transport::Listener> flight);
   ~IoLoop();
 
   const std::vector<std::string>& uris() const noexcept { return uris_; }
   const std::vector<std::string>& locations() const noexcept { return locations_; }
+  /// Whether location() has an answer for some regions.
+  bool offers_reads() const noexcept;
   /// Returns a location URI by which clients strictly as specified read the region. Throws UnsupportedError,
   /// ClosedError.
   std::string location(const std::shared_ptr<const device::Region>& region);
@@ -77,6 +80,7 @@ class IoLoop {
   void watch_descriptor(int descriptor, std::uint64_t data);
   bool round();
   bool take_turn(Member& member);
+  void end(Member& member, const Error& reason);
   void note_deadline(Member& member);
   void remove(Member& member);
   void wake(Member& member);

@@ -11,6 +11,7 @@
 #include "crossdock/exchange/sync.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
+#include "crossdock/session/tensors.h"
 #include "device/region.h"
 #include "dissociated/wire.h"
 #include "ipc/metadata.h"
@@ -28,6 +29,7 @@ struct PublishedMessage {
   std::int64_t rows;    ///< 0 for a dictionary.
   std::uint64_t bytes;  ///< Sum of the buffers.
   bool has_body;
+  bool unpadded;  ///< Its body has one buffer, and ends with it: a body by value has no padding.
 };
 
 /// A table that can be sent any number of times. Immutable and shared by connections; its regions live until the last
@@ -40,7 +42,7 @@ struct PublishedTable {
   std::vector<std::shared_ptr<const device::Region>> regions;
   std::vector<std::shared_ptr<const void>> received;  ///< Keeps the leases of batches that are passed on.
   const char* kind = "table";
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;  ///< -1: it has tensors.
   std::uint64_t bytes = 0;
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
@@ -89,6 +91,14 @@ class TableBuilder {
 /// if such an arena was published before.
 std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
                                                      const exchange::WaitFunction& wait, const char* kind = "table");
+
+/// Publishes tensors: one without a path, or any number with paths. An arena's memory, a pool's, and received memory
+/// are passed as publish_stream() does, where the elements lie without gaps, in any order; others are copied once, in C
+/// order if there are gaps, overlaps or negative strides between them. Throws InvalidArgumentError for wrong paths,
+/// UnsupportedError for masks and for memory without addresses, UnsupportedTypeError as wire_type(), and the errors of
+/// publish_stream().
+std::shared_ptr<const PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
+                                                      const exchange::WaitFunction& wait);
 
 /// Publishes an Arrow IPC file or stream file: passes its descriptor (kTrust), or copies it once into sealed memory
 /// (kSnapshot). A file that can't be passed unchanged, because bodies are compressed or of a big-endian writer, is

@@ -13,18 +13,20 @@
 #include "dissociated/read_queue.h"
 #include "dissociated/wire.h"
 #include "ipc/metadata.h"
+#include "ipc/tensor.h"
 #include "session/client_connection.h"
 #include "transport/transport.h"
 
 namespace crossdock::session {
 
-/// A message with a body that was taken from the Receiver: a record batch or a dictionary.
+/// A message with a body that was taken from the Receiver: a record batch, a dictionary or a tensor.
 struct BatchBody {
   ipc::MessageKind kind = ipc::MessageKind::kRecordBatch;
   std::uint32_t sequence = 0;
   std::shared_ptr<const array::Schema> schema;
-  bool selected = false;  ///< `schema` has the selected columns only.
-  ipc::BatchHeader header;
+  bool selected = false;        ///< `schema` has the selected columns only.
+  ipc::BatchHeader header;      ///< Of a tensor: with its one buffer, and nothing else.
+  ipc::TensorHeader tensor;     ///< Of a tensor.
   bool header_is_read = false;  ///< `header` is what the message says, also for the next message if it repeats.
   std::vector<array::BufferView> views;
   std::shared_ptr<const void> owner;         ///< Of the memory of `views`.

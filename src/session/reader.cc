@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "array/sizes.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/batch.h"
@@ -16,6 +17,7 @@
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 #include "session/source_batch.h"
+#include "session/tensor_format.h"
 
 namespace crossdock::session {
 namespace {
@@ -29,6 +31,12 @@ class ArenaMemory final : public transport::BodyMemory {
  private:
   std::shared_ptr<device::Arena> arena_;
 };
+
+// Returns the memory that the consumer wants bodies to be received in; null if it doesn't say.
+std::shared_ptr<transport::BodyMemory> memory_given(const GetOptions& options) {
+  if (options.memory) return options.memory;
+  return options.arena ? std::make_shared<ArenaMemory>(options.arena) : nullptr;
+}
 
 // How much later than the message that names it a region's announcement may arrive.
 constexpr int kAnnouncementTimeoutMs = 5000;
@@ -60,6 +68,17 @@ bool needs_no_look_inside(const array::Schema& schema) {
   });
 }
 
+/// Returns the schema of a batch of one column of bytes.
+std::shared_ptr<const array::Schema> bytes_schema() {
+  static const auto schema = [] {
+    array::Field bytes;
+    bytes.type.id = array::TypeId::kUInt8;
+    bytes.nullable = false;
+    return std::make_shared<const array::Schema>(std::vector{std::move(bytes)});
+  }();
+  return schema;
+}
+
 /// Converts to what a function returns: std::optional::emplace() then makes the value in its place, and moves nothing.
 template <typename F>
 struct MadeBy {
@@ -72,12 +91,13 @@ MadeBy(F) -> MadeBy<F>;
 }  // namespace
 
 Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
-                   const GetOptions& given, transport::InterruptHook hook)
+                   const GetOptions& given, transport::InterruptHook hook, Content wanted, const array::Tensor* target)
     : pool(std::move(from)),
       data_pool(std::move(data_from)),
       options(given),
       interrupted(std::move(hook)),
-      name(ticket),
+      name(printable(ticket)),
+      content(wanted),
       connection(pool->take(interrupted)),
       receiver({.limits = options.limits}),
       dictionaries(options.limits),
@@ -85,7 +105,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       decompressor(options.limits),
       realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
-  bodies_from().transport().receive_into(memory_for_bodies());
+  bodies_from().transport().receive_into(target != nullptr ? memory_for_out(*target) : memory_for_bodies());
   connection->set_observer(options.on_message);
   connection->request(as_bytes(ticket));
   if (data_connection) {
@@ -99,17 +119,19 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   }
   schema = item->message->schema();
   delivered_schema = schema;
+  check_content();
   // Metadata from another user could otherwise make this process read its own memory as if it were offsets.
   const bool trusted = connection->transport().agreement().same_user && bodies_from().transport().agreement().same_user;
   full = options.validation.value_or(trusted ? array::Validation::kStructure : array::Validation::kFull) ==
          array::Validation::kFull;
+  if (content == Content::kTensors) full = false;  // bytes have nothing inside that could lead a reader astray
   look_inside = !needs_no_look_inside(*schema);
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
 }
 
 // Returns the memory for bodies that arrive by value; null: the connection's own.
 std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_bodies() {
-  if (options.arena) return std::make_shared<ArenaMemory>(options.arena);
+  if (auto given = memory_given(options)) return given;
   const transport::Connection& from = bodies_from().transport();
   // Bodies that are read go through the host, and dictionaries must be where their batches are. Observers read what
   // passes.
@@ -118,6 +140,30 @@ std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_bodies() {
   if (!options.device || device::host_reaches(options.device->type) || may_read || observed) return nullptr;
   if (!from.reaches(*options.device)) return nullptr;
   return std::make_shared<DeviceBodies>(pool->options().runtime->drivers()->context(*options.device));
+}
+
+// Returns the memory for bodies of a stream of one tensor, which is wanted in `target`.
+std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_out(const array::Tensor& target) {
+  std::shared_ptr<transport::BodyMemory> others = memory_for_bodies();
+  const bool on_device = others && others->device() != device::Device{};
+  auto context = on_device ? pool->options().runtime->drivers()->context(*options.device) : nullptr;
+  if (!others) others = transport::make_body_pool();
+  into = std::make_shared<OutTensor>(target, std::move(others), std::move(context));
+  if (!on_device) read_memory = into;  // bodies that are read go to the host
+  return into;
+}
+
+// A schema says that its stream has tensors, if the server is one of Crossdock's; then a wrong call fails at once.
+void Reader::Impl::check_content() {
+  const auto tensors = tensor_content(*schema);
+  if (content == Content::kTable ? !tensors : tensors || schema->fields().empty()) return;
+  drop();
+  fail_content(tensors ? (tensors->single ? "a tensor: tensor() reads it" : "several tensors: tensors() reads them")
+                       : "a table: get() reads it");
+}
+
+void Reader::Impl::fail_content(const char* what) const {
+  throw InvalidArgumentError(shown(name) + " of " + pool->where() + " is " + what);
 }
 
 // The connection over which the next message that is due arrives. With two connections, the other one's messages are
@@ -141,6 +187,10 @@ const dissociated::Receiver::Item* Reader::Impl::look() {
   if (unfinished != nullptr) return std::exchange(unfinished, nullptr);
   while (true) {
     if (const dissociated::Receiver::Item* item = receiver.next()) return item;
+    if (into) [[unlikely]] {
+      const ipc::Message* const due = receiver.due_message();  // its body comes next
+      if (due != nullptr && due->kind() == ipc::MessageKind::kTensor) expect_out(due->tensor());
+    }
     try {
       ClientConnection& source = due_from();
       std::optional<transport::Incoming> message = source.transport().receive();
@@ -217,7 +267,11 @@ inline void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
   current.context = nullptr;
   if (item.repeats && current.header_is_read) return;
   current.header_is_read = false;
+  if ((item.message_kind == ipc::MessageKind::kTensor) != (content == Content::kTensors)) {
+    fail_content(content == Content::kTensors ? "a table: get() reads it" : "a tensor: tensor() reads it");
+  }
   switch (item.message_kind) {
+    case ipc::MessageKind::kTensor: begin_tensor(*item.message); return;
     case ipc::MessageKind::kRecordBatch:
       if (current.schema != schema) current.schema = schema;
       break;
@@ -236,6 +290,33 @@ inline void Reader::Impl::begin_body(const dissociated::Receiver::Item& item) {
   }
   item.message->batch(*current.schema, &current.header);
   current.header_is_read = current.header.codec == ipc::Codec::kNone;  // decompressing changes it
+}
+
+// Reads the header of a tensor: to the reader its body is one buffer of bytes.
+void Reader::Impl::begin_tensor(const ipc::Message& message) {
+  current.tensor = message.tensor();
+  if (into) expect_out(current.tensor);
+  current.schema = bytes_schema();
+  current.header = {};
+  current.header.buffers = {current.tensor.data};
+  current.header.body_length = current.tensor.body_length;
+  current.header.buffer_bytes = current.tensor.data.length;
+  current.header_is_read = true;
+}
+
+void Reader::Impl::expect_out(const ipc::TensorHeader& header) { into->expect(header, shown(name)); }
+
+// Makes a batch of one column of a tensor's bytes.
+void Reader::Impl::make_bytes(BatchBody* body, std::optional<array::RecordBatch>* out) {
+  if (options.copy_on_write && !body->context) allow_writes(body);
+  array::RecordBatch& batch = out->emplace();
+  batch.schema = body->schema;
+  batch.num_rows = body->tensor.data.length;
+  batch.nodes = {{.length = batch.num_rows, .null_count = 0, .offset = 0}};
+  batch.buffers = {{}, body->views.front()};
+  batch.owner = std::move(body->owner);
+  put_in_place(*body, &batch);
+  tensor = body->tensor;
 }
 
 // Decodes a message: stores a dictionary, or sets `*out` to a batch, unless the body must wait for its turn. Returns
@@ -267,14 +348,18 @@ void Reader::Impl::deliver_queued(QueuedBody* body, std::optional<array::RecordB
 
 // Makes a batch of a body whose memory is there: stores a dictionary, or sets `*out`.
 inline void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatch>* out) {
-  assemble(body, out);
+  if (content == Content::kTensors) [[unlikely]] {
+    make_bytes(body, out);
+  } else {
+    assemble(body, out);
+  }
   if (body->kind == ipc::MessageKind::kDictionaryBatch) {
     if (body->header.is_delta) bring_parts_to_host(body->header.dictionary_id, &**out);
     dictionaries.put(body->header.dictionary_id, *std::exchange(*out, std::nullopt), body->header.is_delta);
     return;
   }
   if (!options.all_columns && !body->selected) *out = array::select_columns(**out, delivered_schema, selected);
-  if (options.device) [[unlikely]]
+  if (options.device && !into) [[unlikely]]
     bring_to_device(&**out);
 }
 
@@ -644,11 +729,12 @@ void Reader::Impl::plan_reads(QueuedBody* queued_body) {
     body->views.assign(wanted.size(), {});
   }
   std::uint64_t size = 0;
-  for (const std::size_t i : wanted) size += align_up(remote[i].length, kBufferAlignment);
+  for (const std::size_t i : wanted) size = align_up(size, kBufferAlignment) + remote[i].length;
   if (size == 0) return;
   check_size_of_reads(size);
   if (!read_memory) {
-    read_memory = options.arena ? std::make_shared<ArenaMemory>(options.arena) : transport::make_body_pool();
+    read_memory = memory_given(options);
+    if (!read_memory) read_memory = transport::make_body_pool();
   }
   const std::shared_ptr<std::byte> memory = read_memory->allocate(size);
   std::uint64_t at = 0;
@@ -806,6 +892,8 @@ device::DeviceType Reader::device_type() const {
   return impl_->options.device ? impl_->options.device->type : device::DeviceType::kCpu;
 }
 std::uint64_t Reader::bytes_copied() const noexcept { return impl_->bytes_copied; }
+const std::string& Reader::location() const noexcept { return impl_->pool->where(); }
+const std::vector<LocationTried>& Reader::passed_over() const noexcept { return impl_->tried; }
 bool Reader::closed() const noexcept { return impl_->over; }
 
 }  // namespace crossdock::session

@@ -14,16 +14,25 @@
 #include "ipc/realign.h"
 #include "session/client_connection.h"
 #include "session/client_pool.h"
+#include "session/out_tensor.h"
 #include "session/queued_body.h"
 
 namespace crossdock::session {
 
+/// What a stream is read for.
+enum class Content : std::uint8_t {
+  kTable,    ///< Batches.
+  kTensors,  ///< Each body becomes a batch of one column of bytes, `uint8`, and `tensor` says what they are.
+};
+
 /// Connects the protocol's Receiver with a transport's Connection, and makes batches from the received messages.
 struct Reader::Impl {
   /// Requests the stream; returns once its schema has arrived. `data_from`: bodies arrive over a separate connection;
-  /// null: one connection carries everything.
+  /// null: one connection carries everything. `out`: of a tensor, the memory to receive it in; its device is
+  /// `given.device`. Throws InvalidArgumentError if the stream has other content.
   Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
-       const GetOptions& given, transport::InterruptHook hook);
+       const GetOptions& given, transport::InterruptHook hook, Content content = Content::kTable,
+       const array::Tensor* out = nullptr);
   ~Impl() { drop(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -42,7 +51,11 @@ struct Reader::Impl {
   std::shared_ptr<ClientPool> data_pool;  // null: bodies arrive over `connection` as well
   GetOptions options;
   transport::InterruptHook interrupted;
-  std::string name;
+  std::string name;                    // for errors
+  std::vector<LocationTried> tried{};  // Reader::passed_over()
+  const Content content;
+  std::shared_ptr<OutTensor> into;                    // where the tensor is wanted; null: anywhere
+  ipc::TensorHeader tensor;                           // of the last batch that advance() has returned
   std::shared_ptr<ClientConnection> connection;       // null once the stream has ended
   std::shared_ptr<ClientConnection> data_connection;  // likewise; null with one connection
   dissociated::Receiver receiver;
@@ -100,6 +113,12 @@ struct Reader::Impl {
   std::shared_ptr<const array::RecordBatch> dictionary_on_device(std::int64_t id,
                                                                  const std::shared_ptr<const array::RecordBatch>& from);
   std::shared_ptr<transport::BodyMemory> memory_for_bodies();
+  std::shared_ptr<transport::BodyMemory> memory_for_out(const array::Tensor& target);
+  void check_content();
+  [[noreturn]] void fail_content(const char* what) const;
+  void begin_tensor(const ipc::Message& message);
+  void make_bytes(BatchBody* body, std::optional<array::RecordBatch>* out);
+  void expect_out(const ipc::TensorHeader& header);
   void check_full_on_host(const array::RecordBatch& batch);
   void show(const BatchBody& body, ByteSpan metadata, dissociated::BodyType type, ByteSpan bytes,
             std::span<const dissociated::RemoteBuffer> addresses);

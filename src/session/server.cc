@@ -1,13 +1,18 @@
 #include "crossdock/session/server.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/fork.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/catalog.h"
+#include "session/flight/server.h"
 #include "session/io_loop.h"
+#include "session/server_options.h"
 #include "transport/registry.h"
 
 namespace crossdock::session {
@@ -23,25 +28,55 @@ bool need_sealed_files(const ServerOptions& options) {
 
 }  // namespace
 
+flight::Access access_of(const FlightOptions& options, const std::shared_ptr<flight::TicketKeys>& keys) {
+  return {.token = options.token,
+          .login = options.login,
+          .keys = keys,
+          .ticket_lifetime_s = options.ticket_lifetime_s,
+          .login_lifetime_s = options.login_lifetime_s};
+}
+
 struct Server::Impl {
   explicit Impl(ServerOptions given)
       : options(std::move(given)),
-        catalog(options, need_sealed_files(options)),
-        loop(options, *options.transports, catalog) {}
+        keys(std::make_shared<flight::TicketKeys>(options.flight.ticket_keys)),
+        access(access_of(options.flight, keys)),
+        catalog(options, access, need_sealed_files(options)),
+        flight(options.flight.uri.empty() ? nullptr
+                                          : std::make_unique<FlightServer>(options, access, catalog, publisher())),
+        loop(options, *options.transports, catalog, flight ? flight->listener() : nullptr) {
+    if (flight) flight->start(loop.locations(), loop.offers_reads() ? own_location() : nullptr);
+  }
+
+  /// Finds where the memory of one table can be read with a key of its own.
+  flight::Service::OwnLocation own_location() {
+    return [this](const std::string& name) {
+      try {
+        return loop.location(catalog.region_of(name));
+      } catch (const Error&) {
+        return std::string();  // no one key covers it, or the server is being closed
+      }
+    };
+  }
+
+  /// Publishes tables that clients send.
+  Puts::Publish publisher() {
+    return [this](const std::string& name, Source source, bool replace) {
+      catalog.publish(name, std::move(source), {.replace = replace});
+    };
+  }
 
   ForkGuard made_in;
   ServerOptions options;
+  const std::shared_ptr<flight::TicketKeys> keys;
+  const flight::Access access;
   Catalog catalog;
+  std::unique_ptr<FlightServer> flight;  // null: none
   IoLoop loop;
 };
 
 Server::Server(ServerOptions options) {
-  if (options.window == 0) throw InvalidArgumentError("window must be at least 1 message");
-  if (options.lease_limit == 0) throw InvalidArgumentError("lease_limit must be at least 1 byte");
-  if (options.max_leases == 0) throw InvalidArgumentError("max_leases must be at least 1 buffer");
-  if (options.max_streams == 0) throw InvalidArgumentError("max_streams must be at least 1 stream");
-  if (options.source_threads == 0) throw InvalidArgumentError("source_threads must be at least 1 thread");
-  if (options.uris.empty()) throw InvalidArgumentError("a server needs at least one URI to listen at");
+  check_options(options);
   if (!options.runtime) options.runtime = Runtime::default_runtime();
   if (!options.transports) options.transports = make_transports();
   impl_ = std::make_unique<Impl>(std::move(options));
@@ -60,6 +95,11 @@ const std::string& Server::uri() const noexcept { return impl_->loop.uris().fron
 const std::vector<std::string>& Server::uris() const noexcept { return impl_->loop.uris(); }
 const std::vector<std::string>& Server::locations() const noexcept { return impl_->loop.locations(); }
 
+const std::string& Server::flight_uri() const noexcept {
+  static const std::string none;
+  return impl_->flight ? impl_->flight->uri() : none;
+}
+
 std::string Server::location(const std::string& name) {
   impl_->made_in.check("this Server");
   return impl_->loop.location(impl_->catalog.region_of(name));
@@ -67,12 +107,23 @@ std::string Server::location(const std::string& name) {
 
 void Server::publish(const std::string& name, Source source, const PublishOptions& options) {
   impl_->made_in.check("this Server");
-  if (const auto file = impl_->catalog.publish(name, std::move(source), options)) impl_->loop.watch(file);
+  const auto table = impl_->catalog.publish(name, std::move(source), options);
+  // A file may change meanwhile.
+  if (table && std::string_view(table->kind) == "file") impl_->loop.watch(table);
 }
 
 void Server::withdraw(const std::string& name) {
   impl_->made_in.check("this Server");
   impl_->catalog.withdraw(name);
+}
+
+void Server::replace_ticket_keys(const std::vector<std::string>& keys) {
+  impl_->made_in.check("this Server");
+  if (!impl_->access.asks()) {
+    throw InvalidArgumentError(
+        "this server signs no tickets: it has no Flight server that asks for a token or a login");
+  }
+  impl_->keys->replace(keys);
 }
 
 ServerStats Server::stats() const {
@@ -84,8 +135,13 @@ ServerStats Server::stats() const {
 
 void Server::close(const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
+  if (impl_->flight && impl_->flight->checks_login()) {
+    throw InvalidArgumentError(
+        "a check of a login can't close the server that waits for it: close the server in another thread");
+  }
   impl_->catalog.close();
   impl_->loop.close();
+  if (impl_->flight) impl_->flight->stop();
   impl_->catalog.wait_for_sources(interrupted);
 }
 

@@ -280,7 +280,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
         continue;
       }
       if (state != ServerStream::State::kReady) break;
-      if (const WayAnswer& way = under_way_->source->way(); way.way != stats_.way) [[unlikely]] {
+      if (const WayAnswer& way = under_way_->source->way(); way.way != stats_.way || stats_.why.empty()) [[unlikely]] {
         stats_.way = way.way;
         stats_.why = way.why;
       }
@@ -429,7 +429,8 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
 }
 
 void ServerConnection::fail_stream(const std::exception& reason) {
-  log_end(is_one_of(reason, {ErrorCode::kClosed}) ? LogLevel::kInfo : LogLevel::kWarning, reason);
+  const bool refused = under_way_ != nullptr && !under_way_->source->has_begun() && is_ordinary_refusal(reason);
+  log_end(refused || is_one_of(reason, {ErrorCode::kClosed}) ? LogLevel::kInfo : LogLevel::kWarning, reason);
   stop_stream(reason);
 }
 

@@ -159,6 +159,8 @@ void TableStream::pack_body(const PublishedMessage& message) {
         check_device(*region.context());
       }
       pack_on_device(bytes, &parts_);
+    } else if (message.unpadded) {
+      parts_.push_back(bytes);
     } else {
       pack(with_padding(bytes, region), &parts_);
     }

@@ -44,7 +44,7 @@ class ServerStream {
   ServerStream(const ServerStream&) = delete;
   ServerStream& operator=(const ServerStream&) = delete;
   /// How its bodies go, except those that Outgoing::by_value says go as messages. Final once peek() has returned
-  /// kReady.
+  /// a message with a body.
   const WayAnswer& way() const noexcept { return way_; }
 
   enum class State : std::uint8_t {
@@ -68,6 +68,8 @@ class ServerStream {
   virtual void pass_by_value() noexcept {}
   /// After kLater: the longest time until peek() must be called again; 0: not before the server is woken.
   virtual int look_again_ms() const noexcept { return 0; }
+  /// Whether what peek() throws ends a stream under way; false: it refuses the request, and nothing was sent.
+  virtual bool has_begun() const noexcept { return true; }
   /// Whether take_dropped() has indices to return.
   virtual bool has_dropped() const noexcept { return false; }
   /// Appends the indices of regions that were dropped. From the next message that peek() returns, these indices name no

@@ -33,4 +33,17 @@ Source Source::file(std::string path, Stability stability) {
   return source;
 }
 
+Source Source::tensor(array::Tensor tensor) {
+  std::vector<NamedTensor> one;
+  one.push_back({.tensor = std::move(tensor)});
+  return tensors(std::move(one));
+}
+
+Source Source::tensors(std::vector<NamedTensor> tensors) {
+  Source source;
+  source.kind_ = Kind::kTensors;
+  source.tensors_ = std::move(tensors);
+  return source;
+}
+
 }  // namespace crossdock::session

@@ -1,24 +1,11 @@
 #include "session/waker.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-
-#include "crossdock/core/error.h"
-
 namespace crossdock::session {
-
-Waker::Waker() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!fd_) throw_errno(errno, "making the server's wake-up descriptor");
-}
 
 void Waker::notify() noexcept {
   events_.fetch_add(1, std::memory_order_seq_cst);
   if (!sleeping_.load(std::memory_order_seq_cst)) return;
-  const std::uint64_t one = 1;
-  // If the counter is full, the descriptor is already readable.
-  [[maybe_unused]] const auto written = ::write(fd_.get(), &one, sizeof one);
+  fd_.set();
 }
 
 bool Waker::prepare_sleep(std::uint64_t seen) noexcept {
@@ -30,8 +17,7 @@ bool Waker::prepare_sleep(std::uint64_t seen) noexcept {
 
 void Waker::woke() noexcept {
   sleeping_.store(false, std::memory_order_relaxed);
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto got = ::read(fd_.get(), &count, sizeof count);
+  fd_.clear();
 }
 
 void* Waker::next_woken() noexcept {

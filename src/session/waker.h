@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/unique_fd.h"
+#include "core/event_fd.h"
 
 namespace crossdock::session {
 
@@ -15,7 +15,6 @@ class ConnectionWaker;
 /// Wakes the I/O thread from other threads. notify() costs a store and a load unless the thread sleeps. Thread-safe.
 class Waker {
  public:
-  Waker();
   void notify() noexcept;
 
   // For the I/O thread:
@@ -29,7 +28,7 @@ class Waker {
 
  private:
   friend class ConnectionWaker;
-  UniqueFd fd_;
+  EventFd fd_{"the server's wake-up descriptor"};
   std::atomic<std::uint64_t> events_{0};
   std::atomic<bool> sleeping_{false};
   std::mutex mutex_;

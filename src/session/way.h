@@ -11,7 +11,7 @@ struct WayQuestion {
   bool on_device = false;      ///< The source's memory is a device's, and `of_regions` are the ways by which it can go.
   bool host_copy = false;      ///< A copy on the host of a source in memory of a device.
   bool live = false;           ///< A live stream: its regions are made as it goes.
-  bool tcp = false;            ///< The transport is tcp, which has messages alone.
+  bool tcp = false;            ///< The transport is tcp or tcp+tls, which has messages alone.
   bool one_sided = false;      ///< Agreement::one_sided.
   bool wants_parts = false;    ///< Agreement::wants_parts.
   bool prefers_reads = false;  ///< Agreement::prefers_reads.

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/bytes.h"
+#include "core/channel_role.h"
 #include "crossdock/device/device.h"
 
 namespace crossdock::transport {
@@ -29,9 +30,18 @@ class BodyMemory {
   virtual std::shared_ptr<std::byte> allocate(std::uint64_t size) = 0;
 };
 
+/// Whether a pool keeps the memory of a body that is larger than all that it may keep.
+enum class LargeBodies : std::uint8_t {
+  kKeepLast,  ///< For a stream, whose bodies have about the same size.
+  kFree,      ///< For a peer, who chooses the size and may send nothing more.
+};
+
 /// Makes a pool that keeps released memory, with its pages, for the next body of about the same size. It keeps up to
-/// `max_idle` bytes, or the size of the largest body so far if that is more. Transports use such a pool unless another
+/// `max_idle` bytes; with kKeepLast, the memory of a larger body instead. Transports use such a pool unless another
 /// memory is given.
-std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle = 64ull << 20);
+std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle = 64ull << 20,
+                                           LargeBodies large = LargeBodies::kKeepLast);
+/// Makes the pool of a connection that carries this.
+std::shared_ptr<BodyMemory> make_body_pool_for(ChannelRole role);
 
 }  // namespace crossdock::transport

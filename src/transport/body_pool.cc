@@ -40,7 +40,9 @@ Block make_block(std::uint64_t wanted) {
 /// State that the pool shares with the bodies in use.
 class FreeBlocks {
  public:
-  explicit FreeBlocks(std::uint64_t max_idle) : max_idle_(max_idle) { idle_.reserve(kMaxBlocks); }
+  FreeBlocks(std::uint64_t max_idle, LargeBodies large) : max_idle_(max_idle), large_(large) {
+    idle_.reserve(kMaxBlocks);
+  }
 
   Block take(std::uint64_t size) {
     const std::lock_guard lock(mutex_);
@@ -61,7 +63,7 @@ class FreeBlocks {
     std::array<Block, kMaxBlocks> dropped;  // unmapped without the lock
     std::size_t n_dropped = 0;
     const std::lock_guard lock(mutex_);
-    if (closed_) return;
+    if (closed_ || (large_ == LargeBodies::kFree && block.size() > max_idle_)) return;
     while (!idle_.empty() && (idle_.size() == kMaxBlocks || idle_bytes_ + block.size() > max_idle_)) {
       idle_bytes_ -= idle_.front().size();
       dropped[n_dropped++] = std::move(idle_.front());
@@ -83,6 +85,7 @@ class FreeBlocks {
   static constexpr std::uint64_t kSmall = 64 << 10;
 
   const std::uint64_t max_idle_;
+  const LargeBodies large_;
   std::mutex mutex_;
   std::vector<Block> idle_;  // the block used last is at the end
   std::uint64_t idle_bytes_ = 0;
@@ -91,7 +94,7 @@ class FreeBlocks {
 
 class BodyPool final : public BodyMemory {
  public:
-  explicit BodyPool(std::uint64_t max_idle) : free_blocks_(std::make_shared<FreeBlocks>(max_idle)) {}
+  BodyPool(std::uint64_t max_idle, LargeBodies large) : free_blocks_(std::make_shared<FreeBlocks>(max_idle, large)) {}
   ~BodyPool() override { free_blocks_->close(); }
   BodyPool(const BodyPool&) = delete;
   BodyPool& operator=(const BodyPool&) = delete;
@@ -114,6 +117,12 @@ class BodyPool final : public BodyMemory {
 
 void BodyMemory::write(std::byte* to, ByteSpan from) { std::ranges::copy(from, to); }
 
-std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle) { return std::make_shared<BodyPool>(max_idle); }
+std::shared_ptr<BodyMemory> make_body_pool(std::uint64_t max_idle, LargeBodies large) {
+  return std::make_shared<BodyPool>(max_idle, large);
+}
+
+std::shared_ptr<BodyMemory> make_body_pool_for(ChannelRole role) {
+  return make_body_pool(64ull << 20, role == ChannelRole::kMessages ? LargeBodies::kFree : LargeBodies::kKeepLast);
+}
 
 }  // namespace crossdock::transport

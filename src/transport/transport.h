@@ -42,6 +42,9 @@ struct Agreement {
   std::uint64_t max_body = 64ull << 30;
   std::optional<DeviceName> device{};  ///< The device whose memory the client opens, if there is one.
   bool checksums = false;              ///< Bytes changed on the way end the connection and are never delivered as data.
+  /// Of a server: the client has proved who it is, by the token, a certificate, or as a user of this machine that may
+  /// connect.
+  bool authenticated = false;
   bool same_user = true;  ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
   std::uint32_t peer_uid = 0;
@@ -86,13 +89,19 @@ struct ConnectOptions {
 
 /// Memory of the peer that bodies sent by address name, as it was announced. Immutable.
 struct PeerRegion {
-  PeerRegion(std::uint64_t its_base, std::uint64_t its_size, std::shared_ptr<const device::Region> memory)
-      : base(its_base),
+  PeerRegion(std::uint64_t its_base, std::uint64_t its_size, std::shared_ptr<const device::Region> memory,
+             std::uint32_t its_number = kNoNumber)
+      : number(its_number),
+        base(its_base),
         size(its_size),
         here(memory ? memory->data() : nullptr),
         context(memory ? memory->context() : nullptr),
         mapped(std::move(memory)) {}
 
+  static constexpr std::uint32_t kNoNumber = ~std::uint32_t{0};
+
+  /// Under which it was announced; kNoNumber where the transport doesn't tell, which then has no messages of equals.
+  const std::uint32_t number;
   const std::uint64_t base;  ///< The peer's address of its first byte: an address minus this is an offset.
   const std::uint64_t size;  ///< In bytes.
   // The next two are those of `mapped`, so that a batch needs no other memory for them.
@@ -250,6 +259,10 @@ class Connection {
   /// Readable when the peer has rung, sent a region, or disconnected; over a network, whenever something has arrived.
   virtual int descriptor() const noexcept = 0;
 };
+
+/// What a client is told that reject_all() rejects.
+inline constexpr const char* kServerFull =
+    "the server has reached its limit of connections (max_connections); try again when other clients have disconnected";
 
 /// A listening end. Use it from one thread at a time. Destroying it stops listening and removes its files from the file
 /// system.

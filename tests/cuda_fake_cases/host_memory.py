@@ -87,7 +87,8 @@ def test_it_is_served_and_written_after_what_is_pending(kind: str, live: bool, t
     """So is a device's memory: one copy to the host, and for a table one on the device before it."""
     kept = Kept(kind)
     source: Any = (lambda: kept.tensor) if live else kept.tensor
-    with xd.serve({"t": source}) as server, xd.connect(server.uri) as client:
+    with xd.serve() as server, xd.connect(server.uri) as client:
+        server.publish("t", source, mode="auto" if live else "table")
         column = pa.table(client.get("t"))[0].combine_chunks()
         assert server.stats()["sources"][0]["bytes_copied"] == (96 if kind == "device" and not live else 48)
     np.testing.assert_array_equal(column.to_numpy_ndarray(), FILLED)

@@ -10,14 +10,20 @@ from __future__ import annotations
 import struct
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.flight
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "spec_peer"))
 
 import protocol  # noqa: E402
+import tcp_carrier  # noqa: E402
 from tcp_carrier import crc32c, frame  # noqa: E402
+
+import crossdock as xd  # noqa: E402
 
 SMALL = {
     "int64": pa.table({"x": pa.array([1, None, 3], pa.int64())}),
@@ -183,6 +189,57 @@ def streams() -> None:
     put("stream", "error", metadata[0] + untagged(b"\xff\x01\x00\x00\x00no"))
 
 
+def tensors() -> None:
+    """An opening byte, how the client asks; then messages: a kind, a number and what it takes (fuzz_tensors.cc)."""
+
+    def served(source: object) -> list[tuple[bytes, bytes]]:
+        with xd.serve({"t": source}, "tcp://127.0.0.1:0") as server:
+            address = urlsplit(server.uri)
+            carrier = tcp_carrier.connect(address.hostname, address.port)
+            stream = protocol.LetterClient(carrier, carrier, lambda _address, _length: b"").get(b"t")
+            carrier.close()
+        return stream.messages
+
+    def metadata(number: int, flatbuffer: bytes) -> bytes:
+        return struct.pack("<BBH", 0, number, len(flatbuffer)) + flatbuffer
+
+    def by_value(number: int, body: bytes) -> bytes:
+        return struct.pack("<BBH", 2, number, len(body)) + body
+
+    def by_address(number: int, *buffers: tuple[int, int]) -> bytes:
+        return struct.pack("<BBB", 1, number, len(buffers)) + b"".join(struct.pack("<HI", *one) for one in buffers)
+
+    several, single, into, into_columns = 0, 2, 3, 7
+    matrix = np.arange(6, dtype="i2").reshape(2, 3)
+    sources = {
+        "matrix": (single, matrix),
+        "columns": (single, np.asfortranarray(matrix)),
+        "flags": (single, np.array([True, False])),
+        "swapped": (single, matrix.astype(">i4")),
+        "complex": (single, np.array(1 + 2j)),
+        "dates": (single, np.array(["2026"], "M8[D]")),
+        "nothing": (single, np.empty((0, 3))),
+        "nested": (several, {"a": {"b": matrix, "c": np.array(True)}, '"': np.ones(1)}),
+        "into": (into, matrix),
+        "into_columns": (into_columns, np.asfortranarray(matrix)),
+    }
+    for name, (how, source) in sources.items():
+        (schema, _), *messages = served(source)
+        for form in ("by_value", "by_address"):
+            out = bytes([how]) + metadata(0, schema)
+            for number, (flatbuffer, body) in enumerate(messages, 1):
+                address = (64 if body else 0, len(body))
+                out += metadata(number, flatbuffer)
+                out += by_value(number, body) if form == "by_value" else by_address(number, address)
+            put("tensors", f"{name}_{form}", out + struct.pack("<BB", 3, 1 + len(messages)))
+        if how == into:
+            (flatbuffer, body) = messages[0]
+            start = bytes([how]) + metadata(0, schema)
+            put("tensors", "body_first", start + by_value(1, body) + metadata(1, flatbuffer) + b"\x03\x02")
+            put("tensors", "body_twice", start + metadata(1, flatbuffer) + by_value(2, body) + by_value(1, body))
+            put("tensors", "outside", start + metadata(1, flatbuffer) + by_address(1, (4090, len(body))))
+
+
 def tcp() -> None:
     def some(checksums: bool) -> bytes:
         contents = [(1, 0, b"untagged"), (2, 7, b"tagged"), (4, 1, b""), (5, 8, b""), (3, 1 << 56, b"b" * 99)]
@@ -225,13 +282,40 @@ def uris() -> None:
         put("uri", name, uri.encode())
 
 
+def flight_messages() -> None:
+    """The first byte names the message, as in fuzz_flight_messages.cc. Those that pyarrow can write are its own."""
+    flight = pyarrow.flight
+    table = SMALL["int64"]
+    path = flight.FlightDescriptor.for_path("flights", "2026")
+    endpoint = flight.FlightEndpoint(b"a ticket", ["shm:/run/x?want_data=1", "arrow-flight-reuse-connection://?"])
+    info = flight.FlightInfo(table.schema, path, [endpoint], 3, 24)
+    for kind, name, message in (
+        (0, "path", path.serialize()),
+        (0, "command", flight.FlightDescriptor.for_command(b"SELECT 1").serialize()),
+        (1, "ticket", flight.Ticket(b"flights").serialize()),
+        (2, "endpoint", endpoint.serialize()),
+        (3, "info", info.serialize()),
+        (6, "action", flight.Action("type", b"body").serialize()),
+        (7, "action_type", b"\x0a\x04type\x12\x04what"),
+        (8, "result", flight.Result(b"body").serialize()),
+        (9, "handshake", b"\x08\x07\x12\x05token"),
+        (10, "login", flight.BasicAuth("user", "secret").serialize()),
+        (12, "poll", b"\x0a\x02\x20\x05\x12\x02\x08\x01\x19" + struct.pack("<d", 0.5) + b"\x22\x02\x08\x01"),
+        (13, "data", b"\x12\x06header\x1a\x01m\xc2\x3e\x04body"),
+        (14, "schema", table.schema.serialize().to_pybytes()),
+    ):
+        put("flight_messages", name, bytes([kind]) + message)
+
+
 if __name__ == "__main__":
     messages()
+    flight_messages()
     peer_messages()
     files()
     conversions()
     compressed_bodies()
     wire()
     streams()
+    tensors()
     tcp()
     uris()

@@ -191,7 +191,8 @@ def test_a_batch_alone_and_a_tensor_are_tables(simulated_devices):
         (Batch(there()[0]), TABLE[:3]),
         (xd.asarray(memoryview(b"abc")).to("sim:0"), pa.table({"": pa.array([97, 98, 99], pa.uint8())})),
     ):
-        with xd.serve({"t": source}) as server, xd.connect(server.uri) as client:
+        with xd.serve({}) as server, xd.connect(server.uri) as client:
+            server.publish("t", source, mode="table")
             assert pa.table(client.get("t")).to_pydict() == expected.to_pydict()
             assert server.stats()["sources"][0]["kind"] == "table"
 

@@ -33,7 +33,8 @@ def there(batch: pa.RecordBatch = BATCH) -> xd.RecordBatch:
 def test_an_array_of_dpnp_is_copied_once_for_all_consumers(usm_type):
     values = np.arange(100_000, dtype="f8")
     theirs = dpnp.asarray(values, usm_type=usm_type)
-    with xd.serve({"t": xd.asarray(theirs)}, ["shm:", "tcp:"]) as server:
+    with xd.serve({}, ["shm:", "tcp:"]) as server:
+        server.publish("t", xd.asarray(theirs), mode="table")
         (source,) = server.stats()["sources"]
         assert (source["bytes"], source["bytes_copied"]) == (values.nbytes, values.nbytes)
         theirs[:] = 7  # it is a table: what changes later isn't seen
@@ -65,7 +66,8 @@ def test_batches_come_by_one_copy_and_go_back_by_one(uri, mode):
 
 
 def test_dpnp_reads_what_arrived():
-    with xd.serve({"t": xd.asarray(dpnp.arange(1000, dtype="i4"))}) as server, xd.connect(server.uri) as client:
+    with xd.Server() as server, xd.connect(server.uri) as client:
+        server.publish("t", xd.asarray(dpnp.arange(1000, dtype="i4")), mode="table")
         (batch,) = client.get("t", device=DEVICE)
         theirs = dpnp.asarray(xd.from_arrow(batch))
         assert int(theirs.sum()) == 999 * 500

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+import crossdock as xd
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "bench"
 
@@ -23,13 +25,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(name: str, out: Path, *arguments: str) -> dict:
+def run(name: str, out: Path, *arguments: str, named: str | None = None) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", f"bench.{name}", "--quick", "--out", str(out), *arguments],
         cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads((out / f"{name}.json").read_text())
+    result = json.loads((out / f"{named or name}.json").read_text())
     for target in result["targets"]:
         assert target["name"] in " ".join(done.stdout.split())
         assert target["met"] == (
@@ -47,6 +49,28 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
         assert row["pyarrow"] > 0
         assert row["ratio"] > 0
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
+
+
+def test_relay_compares_with_the_server_and_computes_trees(tmp_path):
+    result = run("relay", tmp_path)
+    assert [row["bytes"] for row in result["rows"]] == [1 << 16, 1 << 20]
+    for row in result["rows"]:
+        for key in ("direct", "into_arena", "first", "asks", "asks_ratio", "max_age", "max_age_ratio"):
+            assert row[key] > 0
+    assert [row["fan_out"] for row in result["trees"]["network"]] == [None, 1000, 32, 10, 4, 3, 2]
+
+
+def test_trees_of_relays():
+    from bench._tree import spread
+
+    one_level = spread(1000, 1000, size=1e9, bandwidth=1e9, latency=0.5)
+    assert (one_level.seconds, one_level.depth, one_level.sent_by_source) == (1000.5, 1, 1e12)
+    binary = spread(6, 2, size=1e9, bandwidth=1e9, latency=0.5)
+    assert (binary.seconds, binary.depth, binary.sent_by_source) == (5.0, 2, 2e9)
+    # The last level has one machine: nobody shares with it.
+    assert spread(3, 2, size=1e9, bandwidth=1e9, latency=0.0).seconds == 3.0
+    assert spread(10, 10, size=1e9, bandwidth=1e9, latency=0.0, copies=8).sent_by_source == 80e9
+    assert spread(0, 2, size=1e9, bandwidth=1e9, latency=1.0).seconds == 0.0
 
 
 def test_engines_compares_each_way_with_the_engines_own(tmp_path):
@@ -84,6 +108,14 @@ def test_files_reads_and_decodes(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [1.2, 0.01, 1.1, 1.1, 1.1, 1.1]
 
 
+def test_tensors_are_taken_and_received(tmp_path):
+    result = run("tensors", tmp_path)
+    assert [row["bytes"] for row in result["rows"]] == [64 << 10, 1 << 20, 4 << 20]
+    for row in result["rows"]:
+        assert min(row[name] for name in ("mapped", "into_shm", "numpy_copy", "into_tcp", "table_tcp")) > 0
+    assert [target["bound"] for target in result["targets"]] == [1.2, 1.1]
+
+
 def test_newcomers_connect_beside_busy_readers(tmp_path):
     result = run("newcomers", tmp_path)
     assert [row["way"] for row in result["rows"]] == ["shm", "tcp", "tcp, token"]
@@ -104,6 +136,20 @@ def test_consumers_all_read_at_once(tmp_path):
 def test_tcp_is_measured_beside_sockets_and_flight(tmp_path):
     result = run("tcp", tmp_path, "--rounds", "1")
     assert {target["bound"] for target in result["targets"]} == {0.9, 3}
+
+
+@pytest.mark.parametrize("options", [(), ("--tls",)])
+def test_flight_is_measured_beside_pyarrows_server(tmp_path, options):
+    pytest.importorskip("pyarrow.flight")
+    try:
+        xd.serve({}, flight="grpc://127.0.0.1:0").close()
+    except xd.SchemeError as error:
+        pytest.skip(str(error))
+    result = run("flight", tmp_path, *options, named="flight-tls" if options else "flight")
+    measured = {target["name"]: target for target in result["targets"]}
+    assert {target["bound"] for target in measured.values()} == {5, 1, 0.95, 0, 10}
+    # No timing, this: it holds on any machine.
+    assert measured["bytes of bodies copied by our server meanwhile"]["met"]
 
 
 def test_wire_measures_its_parts_or_says_why_not(tmp_path):

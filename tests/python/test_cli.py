@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import io
 import itertools
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -23,6 +25,7 @@ from tests.terminal import on_a_terminal
 
 import crossdock as xd
 from crossdock import cli
+from crossdock._names import parsed_name, shown_name
 
 TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "b[c]", None]})
 # pyarrow makes a pipe for Ctrl-C with the first CSV that it reads, and keeps it.
@@ -515,3 +518,97 @@ def test_remote_reads_are_said_in_so_many_words(files: Path) -> None:
     (location,) = re.findall(r"^planes: (ucx://\S+)$", err, re.MULTILINE)
     assert "remote_handle=" in location
     assert re.search(r"^flights: .+", err, re.MULTILINE)
+
+
+# ---- tensors, and names of bytes ----
+
+
+@pytest.fixture
+def tensors(no_leftovers: None) -> Iterator[xd.Server]:
+    matrix = np.arange(6, dtype="f4").reshape(2, 3)
+    sources = {"weights": matrix, "model": {"a": {"b": matrix}, "c d": np.array(True)}, "t": TABLE, b"\x00\x01": matrix}
+    with xd.serve(sources) as server:
+        yield server
+
+
+def test_ls_shows_tensors_and_names_of_bytes(tensors):
+    out, _ = crossdock("ls", tensors.uri)
+    assert [line.split() for line in out.splitlines()] == [
+        ["name", "rows", "bytes", "columns", "device", "tensors"],
+        [r"b'\x00\x01'", "24", "cpu", "float32", "(2,", "3)"],
+        ["model", "25", "cpu", "2", "tensors"],
+        ["t", "3", str(next(s["bytes"] for s in tensors.stats()["sources"] if s["name"] == "t")), "2", "cpu"],
+        ["weights", "24", "cpu", "float32", "(2,", "3)"],
+    ]
+    out, _ = crossdock("ls")
+    assert r"b'\x00\x01', model, t, weights" in out
+
+
+def test_get_shows_tensors(tensors, tmp_path):
+    for name in ("weights", r"b'\x00\x01'"):
+        out, _ = crossdock("get", tensors.uri, name)
+        assert f"{name}: float32 (2, 3), 24 bytes" in out
+        assert "[[0. 1. 2.]" in out
+    out, _ = crossdock("get", tensors.uri, "model")
+    assert "model: 2 tensors, 25 bytes" in out
+    assert [line.split()[:2] for line in out.splitlines()[2:]] == [['"a"', '"b"'], ['"c', 'd"']]
+    crossdock("get", tensors.uri, "weights", "-o", tmp_path / "w.npy")
+    assert np.load(tmp_path / "w.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert [path.name for path in tmp_path.iterdir()] == ["w.npy"]
+
+
+def test_what_tensors_have_no_place_for(tensors, tmp_path):
+    for name, file in (("weights", "w.arrow"), ("t", "t.npy")):
+        _, err = crossdock("get", tensors.uri, name, "-o", tmp_path / file, expect=2)
+        assert "can't hold what is served" in err
+    _, err = crossdock("get", tensors.uri, "model", "-o", tmp_path / "m.npy", expect=1)
+    assert "holds one array" in err
+    _, err = crossdock("get", tensors.uri, "weights", "--columns", "a", expect=2)
+    assert "--columns is for tables" in err
+    _, err = crossdock("get", tensors.uri, "b'", expect=2)
+    assert "begins as a literal" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect_shows_tensors(tensors):
+    out, _ = crossdock("inspect", tensors.uri)
+    assert "1 table and 3 names of tensors" in out
+    assert "weights: float32 (2, 3), 24 bytes, cpu" in out
+    out, _ = crossdock("inspect", tensors.uri, "--json")
+    tables = {one["name"]: one for one in json.loads(out)["tables"]}
+    assert tables[None]["ticket"] == "0001"
+    assert tables["weights"]["shape"] == [2, 3]
+    assert (tables["model"]["kind"], tables["model"]["count"], tables["t"]["kind"]) == ("tensors", 2, "table")
+    out, _ = crossdock("inspect", tensors.uri, "model")
+    assert "bodies: map" in out
+    assert "float32  (2, 3)  (12, 4)" in out
+    out, _ = crossdock("inspect", tensors.uri, "model", "--json")
+    first, second, third = map(json.loads, out.splitlines())
+    assert first["kind"] == "tensors"
+    assert (second["path"], second["shape"], third["path"]) == (["a", "b"], [2, 3], ["c d"])
+    for name, count in (("model", 2), ("weights", 1)):
+        out, _ = crossdock("inspect", tensors.uri, name, "--wire")
+        lines = out.splitlines()
+        assert lines[0] == f"-> tagged    want_data  ticket '{name}'"
+        assert sum("metadata  tensor: body" in line for line in lines) == count
+        assert sum("free_data" in line for line in lines) == count
+
+
+def test_serve_takes_a_name_of_bytes(no_leftovers, files):
+    serving = Serving(files / "flights.arrow", "--name", r"b'\xff'")
+    with xd.connect(serving.uri) as client:
+        assert [entry.name for entry in client.list()] == [b"\xff"]
+        assert pa.table(client.get(b"\xff")).equals(TABLE)
+    out, _ = crossdock("get", serving.uri, r"b'\xff'")
+    assert "3 rows" in out
+    assert serving.stop() == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["plain", "b'x'", '"x"', "'", "b", b"x\0", b"'", b'"', "ünï"])
+def test_a_name_that_is_shown_is_read_back(name):
+    assert parsed_name(shown_name(name)) == name
+
+
+def test_different_names_are_shown_differently():
+    names = ["x", b"x\0", r"b'x\x00'", "'x'", repr("'x'"), repr(repr("'x'"))]
+    assert len({shown_name(name) for name in names}) == len(names)

@@ -337,7 +337,7 @@ def test_an_arena_is_published_without_a_copy(simulated_devices):
     assert (tensor.device, arena.device, arena.nbytes) == ("sim:1", "sim:1", 8000)
     tensor.copy_from(np.arange(1000)).wait()
     before = calls(simulated_devices, "copy", "allocate", "import_memory")
-    with xd.serve({"t": tensor}) as server, xd.connect(server.uri) as client:
+    with xd.serve({"t": column(tensor)}) as server, xd.connect(server.uri) as client:
         (source,) = server.stats()["sources"]
         assert (source["kind"], source["bytes"], source["bytes_copied"]) == ("arena", 8000, 0)
         assert arena.frozen
@@ -411,7 +411,7 @@ def test_what_isnt_wholly_in_an_arena_is_copied_and_leaves_it_open(simulated_dev
     inside, outside = (xd.empty(8, "i8", device="sim:1"), arena.tensor(8, "i8"))
     for tensor in (inside, outside):
         tensor.copy_from(np.arange(8)).wait()
-    with xd.serve({"t": inside}) as server:
+    with xd.serve({"t": column(inside)}) as server:
         assert server.stats()["sources"][0]["kind"] == "table"
         assert not arena.frozen
         server.publish("mixed", [column(inside), column(outside)])
@@ -427,7 +427,7 @@ def test_slices_of_an_arena(simulated_devices):
     tensor = arena.tensor(1000, "i4")
     tensor.copy_from(np.arange(1000, dtype="i4")).wait()
     for start, copied in ((100, 400), (160, 0)):  # a buffer begins at a multiple of 64 bytes, or is copied
-        with xd.serve({"t": tensor[start : start + 100]}) as server, xd.connect(server.uri) as client:
+        with xd.serve({"t": column(tensor[start : start + 100])}) as server, xd.connect(server.uri) as client:
             assert server.stats()["sources"][0]["bytes_copied"] == copied
             (batch,) = client.get("t", device="sim:1")
             assert here(batch)[0].to_pylist() == list(range(start, start + 100))
@@ -457,7 +457,7 @@ def test_work_that_is_pending_on_an_arena_is_waited_for(simulated_devices):
     arena = xd.Arena(device="sim:1")
     queue = xd.Queue.new("sim:1")
     tensor = arena.tensor(100_000, "i8", queue=queue).copy_from(np.arange(100_000), queue=queue)
-    with xd.serve({"t": tensor}) as server, xd.connect(server.uri) as client:
+    with xd.serve({"t": column(tensor)}) as server, xd.connect(server.uri) as client:
         (batch,) = client.get("t", device="sim:1")
         assert here(batch)[0].to_numpy().sum() == 99_999 * 50_000
         del batch
@@ -465,7 +465,7 @@ def test_work_that_is_pending_on_an_arena_is_waited_for(simulated_devices):
     arena = xd.Arena(device="sim:1")
     tensor = arena.tensor(8, "i8", queue=queue).copy_from(np.arange(8), queue=queue)
     with xd.Server() as server, pytest.raises(xd.Error, match="arranged"):
-        server.publish("t", tensor)
+        server.publish("t", column(tensor))
     assert not arena.frozen
     simulated_devices.reset_counters()
     with pytest.raises(xd.Error, match="arranged"):
@@ -587,7 +587,7 @@ with xd.serve({"t": pa.table({"n": [1]})}) as server, xd.connect(server.uri) as 
 """,
         str(tmp_path / "libnobody.so"),
     )
-    assert process.read_line().endswith("library, or leave device out, to get the table on the host")
+    assert process.read_line().endswith("library, or leave device out, to get the data on the host")
     for device in ("sim:3", "ext_dev:3"):
         assert device in process.read_line()
     process.finish()

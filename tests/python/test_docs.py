@@ -51,6 +51,13 @@ def test_the_page_on_arrays(tmp_path):
     assert "2 passed" in done.stdout, done.stdout
 
 
+def test_the_page_on_tensors():
+    (block,) = blocks("python", "docs/tensors.md")
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert str(names["here"]) == str(names["weights"])
+
+
 def test_the_page_on_python(tmp_path, monkeypatch):
     """Every block, one after the other."""
     monkeypatch.chdir(tmp_path)
@@ -174,6 +181,8 @@ def test_the_page_on_cpp(tmp_path, monkeypatch):
         "EWR 10.250000",
         "2 tables",
         "6",
+        "weight (2, 3)",
+        "first weight 1",
         "6",
         "6 elements to work on",
         "6 elements",

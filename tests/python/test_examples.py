@@ -40,11 +40,32 @@ def test_serve_and_get():
         assert serving.stdout is not None
         uri = serving.stdout.readline().strip()
         out = run("get_table.py", uri, "weather")
-        assert "weather: 3 rows" in out
+        assert "'weather': 3 rows" in out
         assert "JFK" in out
     finally:
         serving.communicate("\n", timeout=60)
     assert serving.returncode == 0
+
+
+def test_relay():
+    assert run("relay.py").splitlines() == [
+        "one: [21.5, 17.0]",
+        "other: [21.5, 17.0]",
+        "later: [19.0, 16.0]",
+        "fetches: 2 hits: 1",
+    ]
+
+
+def test_tensors():
+    assert run("tensors.py").splitlines() == [
+        "'embedding': tensor, 256000 bytes",
+        "'model': tensors, 44 bytes",
+        "'weight': tensor, 24 bytes",
+        "rows: 1000 writable: False",
+        "bias: [1. 1. 1.]",
+        "weight: [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]",
+        "copied: {'embedding': 0, 'model': 44, 'weight': 24}",
+    ]
 
 
 def test_dask_cluster():

@@ -1005,6 +1005,44 @@ def test_nobody_listens():
     run(main())
 
 
+def test_a_listener_takes_no_more_connections_than_it_says():
+    async def main():
+        async with await peers.listen("shm:", max_connections=1) as listener, await peers.connect(listener.uri):
+            with pytest.raises(xd.ConnectionError, match="limit of connections"):
+                await peers.connect(listener.uri)
+
+    run(main())
+
+
+def test_a_peer_is_lent_no_more_than_the_limit():
+    async def main():
+        async with (
+            await peers.listen("shm:", lease_limit=1 << 20) as listener,
+            await peers.connect(listener.uri) as near,
+            await listener.accept() as far,
+        ):
+            received = []
+            for _ in range(3):
+                await far.send([bytes(1 << 20)])
+                received.append(await near.recv())
+            assert [message.frames[0].mapped for message in received] == [True, False, False]
+
+    run(main())
+
+
+def test_closing_ends_though_the_peer_takes_nothing():
+    async def main():
+        async with await peers.listen("shm:", window=1) as listener:
+            near = await peers.connect(listener.uri, timeout=1)
+            async with await listener.accept():
+                for _ in range(3):
+                    await near.send([], meta=b"x")
+                with pytest.raises(xd.TimeoutError, match="took nothing"):
+                    await near.close()
+
+    run(main())
+
+
 def test_options_are_checked():
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"share_from": 0}, xd.InvalidArgumentError, "share_from"),
@@ -1013,6 +1051,8 @@ def test_options_are_checked():
         ({"window": 0}, xd.InvalidArgumentError, "window"),
         ({"window_bytes": -1}, xd.InvalidArgumentError, "window_bytes"),
         ({"max_regions": 0}, xd.InvalidArgumentError, "max_regions"),
+        ({"lease_limit": 0}, xd.InvalidArgumentError, "lease_limit"),
+        ({"lease_limit": 1.5}, TypeError, "whole number"),
         ({"timeout": -1}, xd.InvalidArgumentError, "timeout"),
         ({"timeout": "soon"}, TypeError, "timeout"),
         ({"window": "many"}, TypeError, "whole number"),
@@ -1030,6 +1070,9 @@ def test_options_are_checked():
                 await peers.connect("tcp://127.0.0.1:1", **options)
             with pytest.raises(kind, match=text):
                 await peers.listen("tcp:", **options)
+        for wrong_number in (0, -1, 1 << 32):
+            with pytest.raises(xd.InvalidArgumentError, match="max_connections"):
+                await peers.listen("tcp:", max_connections=wrong_number)
         with pytest.raises(xd.InvalidArgumentError, match="token is for tcp"):
             await peers.listen("shm:", token="secret")
         with pytest.raises(xd.InvalidArgumentError, match="checksum=True"):

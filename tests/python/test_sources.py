@@ -316,7 +316,7 @@ def test_a_file_with_deltas_is_served_as_it_lies(tmp_path):
         assert server.stats()["sources"][0]["bytes_copied"] == 0
 
 
-@pytest.mark.parametrize("source", [None, 3, object(), {"a": 1}], ids=["None", "int", "object", "dict"])
+@pytest.mark.parametrize("source", [None, 3, object(), {"a", "b"}], ids=["None", "int", "object", "set"])
 def test_other_objects_are_refused(source):
     with xd.Server() as server, pytest.raises(xd.UnsupportedTypeError, match="__arrow_c_stream__"):
         server.publish("x", source)
@@ -342,7 +342,7 @@ def test_a_uri_and_a_name_are_texts():
         xd.connect(metadata="shm:/x", data=b"shm:/x")
     with xd.serve({"t": TABLE}) as server, xd.connect(server.uri) as client:
         for use in (lambda: server.publish(5, TABLE), lambda: server.withdraw(5), lambda: client.get(5)):
-            with pytest.raises(TypeError, match="the name of a table must be a str, not int"):
+            with pytest.raises(TypeError, match="a published name must be a str or bytes, not int"):
                 use()
 
 
@@ -439,7 +439,7 @@ def test_sources_without_names_are_refused_by_an_example(sources):
 
 @pytest.mark.parametrize("uri", ["shm:", "shm:t", ["shm:", "shm:t"]])
 def test_a_token_that_nobody_would_ask_for_is_refused(uri):
-    with pytest.raises(xd.InvalidArgumentError, match="token is for tcp, ucx and fabric"):
+    with pytest.raises(xd.InvalidArgumentError, match="token is for networks"):
         xd.serve({"t": TABLE}, uri, token="a secret")
     with xd.serve({"t": TABLE}, ["shm:", "tcp:"], token="a secret") as server:
         for one in server.uris:

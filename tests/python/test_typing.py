@@ -35,6 +35,8 @@ def use(path: os.PathLike[str], make: Callable[[], Producer]) -> int:
             for entry in client.list():
                 rows: int | None = entry.rows
             try:
+                client.tensor("w", out=np.zeros(3)).tolist(), client.tensors("m")["a"]["b"]
+                server.publish(b"\\x00", {"w": np.zeros(3)})
                 with client.get("a", columns=["x"], timeout=3) as reader:
                     names: list[str] = reader.schema.names
                     return sum(batch.num_rows for batch in reader) + array.size + len(buffer)

@@ -18,7 +18,7 @@ END_OF_STREAM, METADATA = 0, 1
 PACKED, REMOTE = 0, 1
 SEQUENCE_MASK = 0x00000000FFFFFFFF
 
-SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = 1, 2, 3
+SCHEMA, DICTIONARY_BATCH, RECORD_BATCH, TENSOR = 1, 2, 3, 4
 
 
 class Carrier(Protocol):
@@ -65,6 +65,8 @@ def read_header(flatbuffer: bytes) -> Header:
     body_length = struct.unpack_from("<q", flatbuffer, at)[0] if at else 0
     if kind == SCHEMA:
         return Header(kind, body_length, [])
+    if kind == TENSOR:  # Tensor.fbs: `data` is a struct, in the table itself
+        return Header(kind, body_length, [struct.unpack_from("<qq", flatbuffer, _field(flatbuffer, header, 4))])
     if kind == DICTIONARY_BATCH:
         header = _follow(flatbuffer, _field(flatbuffer, header, 1))
     vector = _follow(flatbuffer, _field(flatbuffer, header, 2))
@@ -93,6 +95,15 @@ class Stream:
             out += struct.pack("<Ii", 0xFFFFFFFF, len(padded)) + padded + body
         out += struct.pack("<Ii", 0xFFFFFFFF, 0)
         return pa.ipc.open_stream(bytes(out)).read_all()
+
+    def tensors(self) -> list[pa.Tensor]:
+        """pyarrow's reading of tensors, which it takes one by one. They begin at a multiple of 64 bytes."""
+        read = []
+        for flatbuffer, body in self.messages[1:]:
+            padded = flatbuffer + bytes(-(len(flatbuffer) + 8) % 64)
+            message = struct.pack("<Ii", 0xFFFFFFFF, len(padded)) + padded + body
+            read.append(pa.ipc.read_tensor(pa.BufferReader(message)))
+        return read
 
 
 class LetterClient:

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base64.h"
 #include "core/text.h"
 #include "dissociated/uri.h"
 
@@ -23,7 +24,7 @@ inline std::string format_uri(const dissociated::Uri& uri) {
   };
   if (uri.want_data) add("want_data", std::to_string(*uri.want_data));
   if (uri.free_data) add("free_data", std::to_string(*uri.free_data));
-  if (!uri.remote_handle.empty()) add("remote_handle", dissociated::to_base64(uri.remote_handle));
+  if (!uri.remote_handle.empty()) add("remote_handle", to_base64(uri.remote_handle));
   if (uri.role != ChannelRole::kBoth) add("stream", uri.role == ChannelRole::kMetadata ? "metadata" : "data");
   if (uri.crossdock) add("crossdock", "1");
   for (const auto& [name, value] : uri.others) add(name, value);

@@ -48,8 +48,9 @@ class CROSSDOCK_EXPORT Message {
   const std::vector<Frame>& frames() const noexcept { return frames_; }
   /// Sets Frame::writable of all frames. Frames that came by address are mapped once more, privately: each page that is
   /// written to becomes a copy, and nobody else sees the writes. Such frames are sent on without a copy as long as
-  /// nobody wrote to them. Copies made of `owner` before keep the read-only mapping. Throws ResourceError (no mappings
-  /// or descriptors are left); then some frames are as they were before.
+  /// nobody wrote to them. Copies made of `owner` before keep the read-only mapping. Frames that have bytes in common
+  /// get mappings of their own, at most 256 of a message. Throws ResourceError (more than these are needed, or no
+  /// mappings are left); then all frames are as they were before.
   void make_writable();
 
  private:

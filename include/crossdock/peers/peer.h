@@ -39,15 +39,25 @@ struct CROSSDOCK_EXPORT PeerOptions {
   /// The most bytes by value of one message that is received: a longer one ends the connection.
   std::uint64_t max_message = 64ull << 30;
   /// The most frames of one message that is received.
-  std::uint32_t max_frames = 1 << 20;
-  /// The most messages, and bytes by value in them, that the peer may send ahead of recv(). A message of any size may
-  /// be sent while no more than a quarter of these bytes is ahead.
+  std::uint32_t max_frames = 1 << 16;
+  /// The most messages, and bytes by value in them, that the peer may send ahead of recv(). Each frame counts 128 bytes
+  /// more. A message of any size may be sent while no more than a quarter of these bytes is ahead.
   std::uint32_t window_messages = 64;
   std::uint64_t window_bytes = 64ull << 20;
   /// The most regions of the peer's memory that are mapped here at once; more frames come by value. Each takes a
   /// descriptor. 0: an eighth of the descriptors that this process may have, between 16 and 4096.
   std::uint32_t max_regions = 0;
-  int timeout_ms = 10000;  ///< For connecting and the handshake; -1: no limit.
+  /// The most bytes of this end's memory that the peer may have at once; more frames go by value. Memory counts by the
+  /// pieces that are lent: blocks of pools, and what was received in one piece. One piece may be larger, if the peer
+  /// has no other.
+  std::uint64_t lease_limit = 1ull << 30;
+  /// Of a listener: the most connections at once; more are rejected with a reason. At least 1. A connection counts
+  /// until it is closed: see Peer::close(). At most 128 peers wait to be accepted; later ones wait in the system's
+  /// queue.
+  std::uint32_t max_connections = 1024;
+  /// For connecting and the handshake, and for a peer that makes no progress while this end closes: see Peer::close().
+  /// -1: no limit.
+  int timeout_ms = 10000;
 };
 
 struct HubOptions {
@@ -91,11 +101,12 @@ class CROSSDOCK_EXPORT Peer {
   Message recv(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
 
   /// Sends nothing more and receives nothing more. `done` is called when everything that was sent is on its way, or the
-  /// connection has ended. Messages that weren't received are dropped. The connection itself stays until the memory
-  /// that each end has of the other is free again.
+  /// connection has ended; with TimeoutError if the peer took nothing for PeerOptions::timeout_ms: what wasn't sent is
+  /// dropped then. Messages that weren't received are dropped. The connection itself stays until the memory that each
+  /// end has of the other is free again, if the peer answers within that time.
   void close(Done done);
   /// Ends at once: messages that weren't sent yet are dropped, and their `done` gets ClosedError. The peer's recv()
-  /// throws ConnectionError after the messages that it has.
+  /// throws ConnectionError after the messages that it has. The connection itself stays as after close().
   void abort() noexcept;
   bool closed() const noexcept;
 

@@ -10,10 +10,16 @@
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/arena.h"
+#include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
 #include "crossdock/session/runtime.h"
+#include "crossdock/session/tensors.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
+
+namespace crossdock::transport {
+class BodyMemory;
+}
 
 namespace crossdock::session {
 
@@ -24,25 +30,39 @@ struct ClientOptions {
   int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
   std::shared_ptr<Runtime> runtime{};                              ///< Null: the default runtime.
+  /// Of a Flight server: also reads from locations at other hosts than its own, and, if it was asked by grpc+tls, from
+  /// ones at other machines that aren't encrypted. Such a server decides to which addresses this process connects.
+  bool any_location = false;
 };
 
 /// One line of a server's catalog.
 struct CatalogEntry {
-  std::string name;
-  std::shared_ptr<const array::Schema> schema;  ///< Null for a factory, whose schema is known when it is called.
-  std::int64_t rows = -1;                       ///< -1: not known.
+  std::string name;  ///< As it was published: text in UTF-8 without NUL bytes, or other bytes.
+  /// Of tensors: without fields; tensor_content() says what it says of them. Null for a factory, whose schema is known
+  /// when it is called.
+  std::shared_ptr<const array::Schema> schema;
+  std::int64_t rows = -1;  ///< -1: not known, or tensors.
   std::int64_t bytes = -1;
   std::string device;  ///< "cpu"
   /// How the bodies of a get() without options come over this connection. Absent if they can't come, if the server
   /// doesn't say, or of a client with two connections.
   std::optional<transport::Way> way{};
   std::string why{};  ///< The reason, for people; empty if the server doesn't say.
+  /// Tells whether the data changed: two versions of a name that are equal, and not -1, are of the same data, also
+  /// after a restart of the server. -1: a live stream, a factory, or the server doesn't say.
+  std::int64_t version = -1;
 };
 
 /// Limits how much list() accepts from a server. list() throws ResourceError for a catalog over one of these limits.
 struct ListOptions {
   std::uint64_t max_entries = std::uint64_t{1} << 20;  ///< Also the limit of the number of batches in the catalog.
   std::uint64_t max_bytes = std::uint64_t{256} << 20;  ///< Limit of the estimated memory of all names and schemas.
+};
+
+/// A location that a Flight server has named, and why a table wasn't read from there.
+struct LocationTried {
+  std::string location;
+  std::string why;
 };
 
 // Observers of a stream, for the tools of this project. Their arguments are defined in src/session/observe.h. An
@@ -83,8 +103,36 @@ struct GetOptions {
   /// Throws ResourceError when more is received than the arena's `reserve`, and ArenaFrozenError once the arena was
   /// published. Don't publish the arena while this stream is being read.
   std::shared_ptr<device::Arena> arena{};
+  /// For other parts of this library: memory instead of that of `arena` (src/transport/body_memory.h).
+  std::shared_ptr<transport::BodyMemory> memory{};
   WireObserver on_message{};  ///< The connection keeps the observer until its next stream.
   BatchObserver on_batch{};
+};
+
+struct TensorOptions {
+  transport::WaitMode wait = transport::WaitMode::kAuto;
+  int timeout_ms = -1;  ///< Limit of the wait for each tensor; negative: no limit.
+  /// As GetOptions::device: where tensors are wanted. Absent: the host. Not together with `out`, whose device counts.
+  std::optional<device::Device> device{};
+  /// As GetOptions::copy_on_write: the consumer may write to tensors on the host.
+  bool copy_on_write = false;
+  /// For Client::tensor() alone: the writable memory to receive the tensor in, of its type and shape, with any strides
+  /// on the host, and in C order on a device. A body that is sent by value is received straight into it if its elements
+  /// lie there as they are sent; otherwise one copy is made, which is over when the call returns. Null: none.
+  ///
+  /// It is checked as soon as the tensor's message is known, before its body is received. If the call throws, the
+  /// memory may have been written to in part.
+  const array::Tensor* out = nullptr;
+  /// For other parts of this library: as GetOptions::memory.
+  std::shared_ptr<transport::BodyMemory> memory{};
+  /// Limits of what a server may send.
+  std::uint64_t max_tensors = std::uint64_t{1} << 20;
+  std::uint64_t max_path_bytes = std::uint64_t{64} << 20;  ///< Of the paths of all tensors.
+  ipc::Limits limits{};                                    ///< Of the messages.
+  /// If not null, the bytes that were copied here are added: to `out` or `device`, and of elements that weren't
+  /// aligned.
+  std::uint64_t* bytes_copied = nullptr;
+  WireObserver on_message{};  ///< As GetOptions::on_message.
 };
 
 /// One stream. Its batches may outlive it, its client, and the server. Use it from one thread at a time. It may be
@@ -114,6 +162,10 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   device::DeviceType device_type() const override;
   /// The bytes that were copied to bring batches to GetOptions::device, and to validate them in full on the host.
   std::uint64_t bytes_copied() const noexcept;
+  /// The URI that the stream is read from.
+  const std::string& location() const noexcept;
+  /// Of a client of a Flight server: the locations that were considered before, in the order of what they cost.
+  const std::vector<LocationTried>& passed_over() const noexcept;
   /// Sets the hook that next() calls while it waits; see transport/options.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were
@@ -134,6 +186,9 @@ class CROSSDOCK_EXPORT Client {
  public:
   /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
   /// InterruptedError.
+  ///
+  /// "grpc://host:port" is a Flight server, Crossdock's or another. get() asks it where the table is, and reads it from
+  /// the cheapest location that it can reach, at last by DoGet; see Reader::location() and ClientOptions::any_location.
   explicit Client(const std::string& uri, ClientOptions options = {}, const transport::InterruptHook& interrupted = {});
   /// Uses separate connections for metadata and bodies. Both may lead to one server, or to two servers that publish the
   /// same data under the same names; the schemes may differ. Live streams need a single connection: get() throws
@@ -152,6 +207,37 @@ class CROSSDOCK_EXPORT Client {
   /// message lists the names that exist), ConsumedError, and the errors of Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
+  /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
+  /// host: nothing is pending on it, and it may outlive the client and the server. It is read-only, unless
+  /// TensorOptions::copy_on_write or TensorOptions::out says otherwise. Throws InvalidArgumentError (a table, or
+  /// several tensors, are published under this name: the message says which call reads them; another type or shape than
+  /// that of TensorOptions::out, or memory that is read-only), InvalidDataError (the server sends what isn't one
+  /// tensor), UnsupportedTypeError (elements of an unknown type), NotFoundError, and the errors of Reader::next().
+  array::Tensor tensor(const std::string& name, const TensorOptions& options = {},
+                       const transport::InterruptHook& interrupted = {});
+  /// Returns the tensors that are published under `name`, each with its path, in the order in which they were
+  /// published. The paths all differ, and none is the beginning of another. Throws InvalidArgumentError (a table, or
+  /// one tensor without a path, is published there), ResourceError (over a limit of `options`), and otherwise as
+  /// tensor().
+  std::vector<NamedTensor> tensors(const std::string& name, const TensorOptions& options = {},
+                                   const transport::InterruptHook& interrupted = {});
+  /// Sends a table to a Flight server, which publishes it under `name` (DoPut). Returns once it has. `replace`: whether
+  /// it may take the place of another one, if the server allows that; a server that isn't Crossdock's decides itself.
+  /// Bodies are sent from where they lie. ClientOptions::timeout_ms limits the time for each batch. Throws
+  /// UnsupportedError (the server takes no tables, or isn't a Flight server), InvalidArgumentError (the name is taken),
+  /// the errors of the source, and those of list().
+  void put(const std::string& name, array::BatchStream& source, bool replace = false,
+           const exchange::WaitFunction& wait = exchange::wait_in_driver,
+           const transport::InterruptHook& interrupted = {});
+  /// Has a Flight server of Crossdock's fetch a table from this process, over shared memory or tcp, as fast as any
+  /// consumer reads it: this process listens for it meanwhile. Returns once the server has published the table. Memory
+  /// of an arena or a pool isn't copied here; a server at this machine copies it once, into memory of its own.
+  /// `replace` and `wait` as of put(). Throws the server's error, the stream's, UnsupportedError (not such a server, or
+  /// one at another machine to which this client came by TLS), ConnectionError (the server can't reach this process),
+  /// and those of get().
+  void offer(const std::string& name, std::unique_ptr<array::BatchStream> source, bool replace = false,
+             const exchange::WaitFunction& wait = exchange::wait_in_driver,
+             const transport::InterruptHook& interrupted = {});
   /// Closes the connections without a stream under way whose server has ended; they cost descriptors until then.
   /// Returns whether such a connection to a server that lives is left. Never blocks.
   bool drop_ended();

@@ -9,6 +9,7 @@
 #include "crossdock/core/log.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
+#include "crossdock/session/flight.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
 #include "crossdock/session/transports.h"
@@ -19,7 +20,7 @@ namespace crossdock::session {
 struct ServerOptions {
   /// Where to listen: one or more addresses. "shm:flights" is a name that belongs to this user, "shm:" picks a name,
   /// "shm:/run/x.sock" is a path (docs/protocol-shm.md has the rules). "tcp:" picks a port of the loopback interface,
-  /// "tcp://*:7700" listens on port 7700 of every address.
+  /// "tcp://*:7700" listens on port 7700 of every address; "tcp+tls:" does the same over TLS.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may lag behind before its stream pauses; at least 1.
   /// Limits the bytes of live streams' memory that one consumer may hold, over all its streams. The same amount may
@@ -48,6 +49,7 @@ struct ServerOptions {
   std::uint32_t max_connections = 1024;
   transport::WaitMode wait = transport::WaitMode::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                                   ///< Limits of what published files may request.
+  FlightOptions flight{};                                 ///< A Flight server beside; none by default.
   LogCallback log;
   std::shared_ptr<Runtime> runtime;                                ///< Null: the default runtime.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
@@ -57,8 +59,8 @@ struct ServerOptions {
 /// counters.
 struct SourceStats {
   std::string name;
-  std::string kind;        ///< "table", "arena", "file", "snapshot", "live", "factory".
-  std::int64_t rows = -1;  ///< -1: not known (live).
+  std::string kind;  ///< "table", "tensor", "tensors", "arena", "pool", "file", "snapshot", "live", "factory", ...
+  std::int64_t rows = -1;  ///< -1: not known (live), or tensors.
   std::int64_t bytes = -1;
   std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
   std::uint64_t consumers = 0;     ///< Number of streams started.
@@ -100,13 +102,13 @@ struct PublishOptions {
   exchange::WaitFunction wait = exchange::wait_in_driver;
 };
 
-/// Serves tables by name over the Dissociated IPC protocol. Has one thread of its own, and up to
+/// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and up to
 /// ServerOptions::source_threads more, which are started when live streams need them. Thread-safe. After a fork it
 /// belongs to the parent: every call in the child throws ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
-  /// Starts to listen before it returns. Throws UriError, SchemeError, NotFoundError (the folder of a path),
-  /// ConnectionError, PermissionError, ResourceError.
+  /// Starts to listen before it returns. Throws UriError, SchemeError (also if the module of a Flight server is
+  /// missing), NotFoundError (the folder of a path), ConnectionError, PermissionError, ResourceError.
   explicit Server(ServerOptions options = {});
   /// Calls close(). Must not run on the thread of a source for which it would wait: a source must not hold the last
   /// owner of its server.
@@ -123,28 +125,37 @@ class CROSSDOCK_EXPORT Server {
   /// for peers that read these from the URI. They differ after each start of a server, unless ServerOptions::uris sets
   /// them.
   const std::vector<std::string>& locations() const noexcept;
+  /// The URI of the Flight server, "grpc://host:port"; empty if there is none.
+  const std::string& flight_uri() const noexcept;
   /// Returns a location URI with a remote_handle, by which clients strictly as specified read the bodies of one table
   /// from this process's memory. Bodies of other sources that they request by it come by value. It holds until the
   /// table is withdrawn or replaced and no stream of it is left. The table must lie in one region of host memory. It
   /// needs an address of `ucx:` and UcxOptions::remote_reads. Throws NotFoundError, UnsupportedError, ClosedError.
   std::string location(const std::string& name);
 
-  /// Publishes `source` under `name`. A table or a file is read completely before it becomes visible.
+  /// Publishes `source` under `name`, which may have any bytes; it is text if it is UTF-8 without NUL bytes. A table, a
+  /// file or a tensor is read completely before it becomes visible.
   ///
   /// With `replace`, every request and every catalog read finds either the old source or the new one; there is no
   /// moment without a source. Streams under way continue with the old source, whose memory lives until the last batch
   /// is released. A client with two connections makes one request on each, and may get the old source on one and the
   /// new source on the other: use another name for such clients.
   ///
-  /// Throws InvalidArgumentError (a name that is taken, without `replace`; a name that is empty, isn't UTF-8 or
-  /// contains a NUL byte; a null source), UnsupportedTypeError, InvalidDataError, ArenaFrozenError, NotFoundError and
-  /// PermissionError (for files), FileChangedError, ResourceError, UnsupportedError (memory of a device without a
-  /// driver), ClosedError, and the errors of the source and of devices' work. If it
-  /// throws, nothing was published and nothing replaced. `source` is consumed in either case.
+  /// Throws InvalidArgumentError (a name that is taken, without `replace`; an empty name; a null
+  /// source; no tensor, or wrong paths of tensors), UnsupportedTypeError, InvalidDataError, ArenaFrozenError,
+  /// NotFoundError and PermissionError (for files), FileChangedError, ResourceError, UnsupportedError (memory of a
+  /// device without a driver), ClosedError, and the errors of the source and of devices' work. If it throws, nothing
+  /// was published and nothing replaced. `source` is consumed in either case.
   void publish(const std::string& name, Source source, const PublishOptions& options = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last
   /// batch is released. Throws NotFoundError.
   void withdraw(const std::string& name);
+
+  /// Takes other keys for the tickets of the Flight server. The first one signs from now on; tickets of keys that
+  /// aren't among them are refused from now on. Empty: a random key signs from now on, and the key that has signed so
+  /// far goes on checking. Throws InvalidArgumentError (a key of less than 16 bytes, more than 16 keys; a server that
+  /// signs no tickets): nothing has changed then.
+  void replace_ticket_keys(const std::vector<std::string>& keys = {});
 
   ServerStats stats() const;
 

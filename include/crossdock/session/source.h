@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
+#include "crossdock/session/tensors.h"
 
 namespace crossdock::session {
 
@@ -23,7 +25,7 @@ enum class Stability : std::uint8_t {
 /// Data to be published under a name. Each value is given to Server::publish() once.
 class CROSSDOCK_EXPORT Source {
  public:
-  enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile };
+  enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile, kTensors };
 
   /// Publishes all batches of `stream`. They are read on the publishing thread when the source is published, and all
   /// consumers get the same memory. Memory of an Arena, and batches in a DeviceArena, are not copied: publishing takes
@@ -40,6 +42,15 @@ class CROSSDOCK_EXPORT Source {
   /// once into sealed memory when it is published, whatever `stability` says; ServerStats count that as a copy.
   static Source file(std::string path, Stability stability = Stability::kTrust);
 
+  /// Publishes one tensor, on any device, for Client::tensor(). Its elements are read when the source is published. In
+  /// an Arena, a DeviceArena or a Pool they are not copied, as a table's batches aren't, if they lie without gaps, in
+  /// any order of dimensions. Others are copied once: as they lie, or, where there are gaps or negative strides between
+  /// them, in C order.
+  static Source tensor(array::Tensor tensor);
+  /// Publishes several tensors under one name, for Client::tensors(). Their paths all differ, none is empty, and none
+  /// is the beginning of another.
+  static Source tensors(std::vector<NamedTensor> tensors);
+
   Kind kind() const noexcept { return kind_; }
 
  private:
@@ -49,6 +60,7 @@ class CROSSDOCK_EXPORT Source {
   std::unique_ptr<array::BatchStream> stream_;
   std::function<std::unique_ptr<array::BatchStream>()> make_;
   std::string path_;
+  std::vector<NamedTensor> tensors_;
   Stability stability_ = Stability::kTrust;
 };
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "crossdock/core/export.h"
+#include "crossdock/session/flight.h"
 #include "crossdock/transport/options.h"
 
 namespace crossdock::transport {
@@ -17,6 +18,9 @@ struct TransportOptions {
   transport::TcpOptions tcp = {};
   transport::UcxOptions ucx = {};
   transport::FabricOptions fabric = {};
+  GrpcOptions grpc = {};
+  /// For `tcp+tls:`, whose other options are those of `tcp`.
+  transport::TlsOptions tls = {};
 };
 
 /// Makes a registry with every transport that reaches other processes, for ServerOptions::transports and

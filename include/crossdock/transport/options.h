@@ -84,7 +84,23 @@ enum class Checksum : std::uint8_t {
   kOff,
 };
 
-/// Options of `tcp:`.
+/// Certificates and keys of an end that speaks TLS: texts in PEM form, not names of files.
+struct TlsOptions {
+  /// This end's certificate, and after it those of its issuers up to a root, which may be left out. A server needs it;
+  /// a client only if the server requires one.
+  std::string certificate_chain = {};
+  /// The key of the first certificate, not encrypted.
+  std::string private_key = {};
+  /// Client: the issuers that it trusts; empty: those that the system trusts. A certificate that has signed itself can
+  /// stand here, too.
+  std::string roots = {};
+  /// Server: the issuers of clients' certificates. If it isn't empty, every client must have such a certificate.
+  std::string client_roots = {};
+  /// Client: the name or the address that the server's certificate must have; empty: the host of the URI.
+  std::string server_name = {};
+};
+
+/// Options of `tcp:` and of `tcp+tls:`.
 struct TcpOptions {
   /// Larger messages are rejected at the sender, and end the connection at the receiver.
   std::uint64_t max_message = 64ull << 20;

@@ -41,6 +41,9 @@ PROTOCOL = 1
 
 _CONNECT_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+# A worker keeps what it was given as long as a task may need it, so a large part of a worker's memory may be lent at
+# once. The processes of a cluster run each other's code, and are kept from nothing by a lower limit.
+_LEASE_LIMIT = 1 << 40
 
 # The first byte of a message's meta says what it is.
 _HELLO = b"H"
@@ -258,7 +261,7 @@ class Endpoint:
     async def _connect(self, place: Place) -> Link | None:
         peer = None
         try:
-            peer = await peers.connect(place.uri, timeout=_CONNECT_SECONDS)
+            peer = await peers.connect(place.uri, timeout=_CONNECT_SECONDS, lease_limit=_LEASE_LIMIT)
             number = secrets.randbits(62)
             await peer.send([], meta=_hello.pack(_HELLO, PROTOCOL, number, self.id, place.endpoint))
             answer = await asyncio.wait_for(peer.recv(), _CONNECT_SECONDS)
@@ -412,7 +415,7 @@ async def acquire() -> Endpoint | None:
     endpoint = _endpoints.get(loop)
     if endpoint is None:
         try:
-            listener = await peers.listen(["shm:"])
+            listener = await peers.listen(["shm:"], lease_limit=_LEASE_LIMIT)
         except (Error, OSError) as error:
             if not _failed:
                 logger.warning("Large frames go over TCP: %s", error)

@@ -266,6 +266,8 @@ void bind_options(nb::module_& module) {
       .def_rw("window_messages", &PeerOptions::window_messages)
       .def_rw("window_bytes", &PeerOptions::window_bytes)
       .def_rw("max_regions", &PeerOptions::max_regions)
+      .def_rw("lease_limit", &PeerOptions::lease_limit)
+      .def_rw("max_connections", &PeerOptions::max_connections)
       .def_rw("timeout_ms", &PeerOptions::timeout_ms)
       .def_prop_rw("transports", nullptr, [](PeerOptions& self, const session::TransportOptions& options) {
         const std::uint64_t ring_bytes = self.transports.shm.ring_bytes;  // peers have their own default

@@ -26,6 +26,11 @@ namespace crossdock::python {
 /// drivers of the same Runtime, and would start them without dpctl.
 const device::DriverRegistry& drivers();
 
+/// Does so now, if a call of the library may need drivers for this memory. Costs nothing for memory of the host.
+inline void find_drivers_for(const device::Memory& memory) {
+  if (memory.device != device::Device{} || memory.queue) drivers();
+}
+
 /// Returns `call()`. Throws ExportError in place of its UnsupportedError and NotFoundError, which say that a device
 /// isn't there. `why` begins its text.
 template <class Call>

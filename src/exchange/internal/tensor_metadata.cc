@@ -1,121 +1,44 @@
 #include "exchange/internal/tensor_metadata.h"
 
 #include <algorithm>
-#include <charconv>
+#include <limits>
 
+#include "core/json.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::exchange {
 namespace {
 
-/// A reader for the subset of JSON that this metadata uses. The accepted syntax bounds the nesting.
-class Json {
- public:
-  explicit Json(std::string_view text) : rest_(text) {}
-
-  [[noreturn]] static void fail() {
-    throw InvalidDataError(
-        "the metadata of an arrow.fixed_shape_tensor isn't a JSON object with a \"shape\" that is a list of ints");
-  }
-  bool take(char expected) {
-    skip_space();
-    if (rest_.empty() || rest_.front() != expected) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  void require(char expected) {
-    if (!take(expected)) fail();
-  }
-  /// Returns the raw text between the quotes.
-  std::string_view string() {
-    require('"');
-    std::size_t end = 0;
-    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2 : 1;
-    if (end >= rest_.size()) fail();
-    const std::string_view text = rest_.substr(0, end);
-    rest_.remove_prefix(end + 1);
-    return text;
-  }
-  std::vector<std::int64_t> integers() {
-    require('[');
-    std::vector<std::int64_t> numbers;
-    if (take(']')) return numbers;
-    do {
-      skip_space();
-      std::int64_t number = 0;
-      const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
-      if (error != std::errc{}) fail();
-      rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      numbers.push_back(number);
-    } while (take(','));
-    require(']');
-    return numbers;
-  }
-  /// Skips a value of one level: a string, a word or number, or a list of them.
-  void skip_value() {
-    skip_space();
-    if (rest_.empty()) fail();
-    if (rest_.front() == '"') {
-      string();
-      return;
+/// Reads an object of lists of whole numbers, and skips other entries. Returns whether it is one with a shape.
+bool read_object(JsonReader& reader, ElementShape* element) {
+  constexpr auto kMost = std::numeric_limits<std::size_t>::max();
+  bool has_shape = false;
+  if (!reader.take('{')) return false;
+  if (reader.take('}')) return false;
+  do {
+    std::string key;
+    if (!reader.string(&key) || !reader.take(':')) return false;
+    if (key != "shape" && key != "permutation") {
+      if (!reader.skip()) return false;
+      continue;
     }
-    if (take('[')) {
-      if (take(']')) return;
-      do skip_scalar();
-      while (take(','));
-      require(']');
-      return;
-    }
-    skip_scalar();
-  }
-  bool at_end() {
-    skip_space();
-    return rest_.empty();
-  }
-
- private:
-  void skip_space() {
-    while (!rest_.empty() && std::string_view(" \t\r\n").find(rest_.front()) != std::string_view::npos) {
-      rest_.remove_prefix(1);
-    }
-  }
-  void skip_scalar() {
-    skip_space();
-    if (!rest_.empty() && rest_.front() == '"') {
-      string();
-      return;
-    }
-    const std::size_t end = std::min(rest_.find_first_of(",]} \t\r\n[{\""), rest_.size());
-    if (end == 0) fail();
-    rest_.remove_prefix(end);
-  }
-
-  std::string_view rest_;
-};
+    std::vector<std::int64_t>& list = key == "shape" ? element->shape : element->permutation;
+    list.clear();
+    if (!reader.integers(&list, kMost)) return false;
+    has_shape = has_shape || key == "shape";
+  } while (reader.take(','));
+  return has_shape && reader.take('}') && reader.at_end();
+}
 
 }  // namespace
 
 ElementShape read_element_shape(std::string_view json) {
-  Json reader(json);
+  JsonReader reader(json);
   ElementShape element;
-  bool has_shape = false;
-  reader.require('{');
-  if (!reader.take('}')) {
-    do {
-      const std::string_view key = reader.string();
-      reader.require(':');
-      if (key == "shape") {
-        element.shape = reader.integers();
-        has_shape = true;
-      } else if (key == "permutation") {
-        element.permutation = reader.integers();
-      } else {
-        reader.skip_value();
-      }
-    } while (reader.take(','));
-    reader.require('}');
+  if (!read_object(reader, &element)) {
+    throw InvalidDataError(
+        "the metadata of an arrow.fixed_shape_tensor isn't a JSON object with a \"shape\" that is a list of ints");
   }
-  if (!has_shape || !reader.at_end()) Json::fail();
   for (const std::int64_t extent : element.shape) {
     if (extent < 0) throw InvalidDataError("an arrow.fixed_shape_tensor has a negative extent in its shape");
   }
@@ -131,20 +54,6 @@ ElementShape read_element_shape(std::string_view json) {
   return element;
 }
 
-std::string write_element_shape(std::span<const std::int64_t> shape) {
-  std::string json = "{\"shape\":[";
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (d > 0) json += ",";
-    json += std::to_string(shape[d]);
-  }
-  return json + "]}";
-}
-
-const std::string* find_value(const array::Metadata& metadata, std::string_view key) noexcept {
-  for (const auto& [name, value] : metadata) {
-    if (name == key) return &value;
-  }
-  return nullptr;
-}
+std::string write_element_shape(std::span<const std::int64_t> shape) { return "{\"shape\":" + json_of(shape) + "}"; }
 
 }  // namespace crossdock::exchange

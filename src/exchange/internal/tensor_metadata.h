@@ -27,7 +27,4 @@ struct ElementShape {
 ElementShape read_element_shape(std::string_view json);
 std::string write_element_shape(std::span<const std::int64_t> shape);
 
-/// Returns the value of a key, or null.
-const std::string* find_value(const array::Metadata& metadata, std::string_view key) noexcept;
-
 }  // namespace crossdock::exchange

@@ -12,9 +12,9 @@
 #include "endpoint.h"
 #include "settings.h"
 #include "transport/internal/deadline.h"
-#include "transport/internal/ways.h"
 #include "transport/net/connect.h"
 #include "transport/net/token.h"
+#include "transport/ways.h"
 
 namespace crossdock::transport {
 

@@ -61,7 +61,8 @@ class FabricConnection::FabricReading final : public Reading {
 
 FabricConnection::FabricConnection(UniqueFd socket, EndpointPtr endpoint, const Introduction& introduction,
                                    const FabricOptions& options, std::shared_ptr<ClosingEnds> closing)
-    : StreamConnection(std::move(socket), introduction, stream_limits(options), kNames),
+    : StreamConnection(std::make_shared<net::Socket>(std::move(socket), introduction.agreement.peer), introduction,
+                       stream_limits(options), kNames),
       max_body_(options.max_body),
       closing_(std::move(closing)),
       domain_(endpoint->shared_domain()),
@@ -100,7 +101,7 @@ void FabricConnection::close_later() noexcept {
     wait_for_all(std::move(one));
   } catch (const std::bad_alloc&) {
     // Without memory, both are closed at once.
-    if (traffic_) net::shut_down(link->socket.get());
+    if (traffic_) net::shut_down(link->stream->get());
   }
 }
 

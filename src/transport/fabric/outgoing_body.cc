@@ -17,18 +17,6 @@ constexpr std::size_t kMaxMessages = (net::kMaxAnnouncement - 2 * sizeof(std::ui
 
 iovec part_of(ByteSpan bytes) noexcept { return {const_cast<std::byte*>(bytes.data()), bytes.size()}; }
 
-std::unique_ptr<net::PieceBuffer> copy_of(std::span<const ByteSpan> parts, std::uint64_t size) {
-  auto copy = std::make_unique<net::PieceBuffer>(static_cast<std::size_t>(size));
-  std::vector<iovec> sources;
-  for (const ByteSpan part : parts) sources.push_back(part_of(part));
-  if (!copy->fill(sources)) {
-    throw FileChangedError(
-        "a body can't be read any more: its file was truncated; replace files as a whole, or serve them with "
-        "stable=\"snapshot\"");
-  }
-  return copy;
-}
-
 /// Makes one part of parts that follow each other in memory.
 std::vector<ByteSpan> merge_adjacent(std::span<const ByteSpan> parts) {
   std::vector<ByteSpan> out;

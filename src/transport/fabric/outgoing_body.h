@@ -12,7 +12,7 @@
 #include "announcements.h"
 #include "core/bytes.h"
 #include "endpoint.h"
-#include "transport/net/piece_buffer.h"
+#include "transport/piece_buffer.h"
 
 namespace crossdock::transport::fabric {
 
@@ -58,8 +58,8 @@ class OutgoingBody : public std::enable_shared_from_this<OutgoingBody> {
   const std::uint64_t size_;
   const std::uint64_t first_tag_;
   std::shared_ptr<const void> keep_;
-  std::vector<std::byte> joined_;                // copies of small parts
-  std::unique_ptr<net::PieceBuffer> from_file_;  // a copy of the whole body
+  std::vector<std::byte> joined_;           // copies of small parts
+  std::unique_ptr<PieceBuffer> from_file_;  // a copy of the whole body
   std::deque<Message> messages_;
   std::size_t posted_ = 0;
   std::size_t done_ = 0;

@@ -45,6 +45,11 @@ void AcceptPoll::add(int descriptor, void* data) {
   }
 }
 
+void AcceptPoll::await_room(int socket, bool* news, bool on) const {
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP | (on ? std::uint32_t{EPOLLOUT} : 0), .data = {.ptr = news}};
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket, &event) != 0) throw_errno(errno, where_ + ": watching a client");
+}
+
 bool AcceptPoll::look() {
   std::array<epoll_event, kEvents> events;
   const int n = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()), 0);

@@ -27,6 +27,8 @@ class AcceptPoll {
   /// Watches a client's socket: look() sets `*news` when it is readable or its peer has disconnected. Call forget()
   /// before the socket is closed. Throws ResourceError, SystemError.
   void watch(int socket, bool* news) { add(socket, news); }
+  /// Whether look() also sets the flag of a watched client when there is room in its socket. Throws SystemError.
+  void await_room(int socket, bool* news, bool on) const;
   /// Ends watch(). Does nothing in a forked child: the epoll instance belongs to the parent.
   void forget(int socket) const noexcept;
 

@@ -31,10 +31,6 @@ struct Refused {
   std::string reason;  ///< UTF-8, cut off at 400 bytes.
 };
 
-/// The reason that new clients get while Listener::reject_all() is on.
-inline constexpr const char* kServerFull =
-    "the server has reached its limit of connections (max_connections); try again when other clients have disconnected";
-
 /// Thrown by a step of a handshake: the client is rejected, after `delay`. A delayed rejection isn't logged again.
 struct Rejection : Refused {
   std::chrono::milliseconds delay{0};

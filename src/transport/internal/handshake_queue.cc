@@ -12,6 +12,8 @@ namespace {
 // At most so many handshakes become ready or end in one turn. One that needs more bytes costs little, and doesn't
 // count.
 constexpr int kFinishedPerTurn = 8;
+// Nor does one that computes long, as for TLS: the others have their turn after that.
+constexpr std::chrono::microseconds kLongTurn{100};
 
 }  // namespace
 
@@ -35,7 +37,13 @@ void HandshakeQueue::advance() {
   for (auto next = clients_.begin(); next != clients_.end() && left > 0;) {
     const auto client = next++;
     if (client->state == State::kReady) continue;
-    if (std::exchange(client->news, false)) attempt(*client, [&] { return client->handshake->read(); });
+    bool was_long = false;
+    if (std::exchange(client->news, false)) {
+      const auto begun = Clock::now();
+      attempt(*client, [&] { return client->handshake->read(); });
+      // Clients that are rejected at once give their places back before others come.
+      was_long = client->state != State::kEnded && Clock::now() - begun > kLongTurn;
+    }
     if (client->state == State::kWaiting && now >= client->deadline) {
       const std::string late = "no handshake arrived within " + std::to_string(timeout_.count()) + " ms";
       if (client->rejection) {
@@ -47,6 +55,7 @@ void HandshakeQueue::advance() {
     }
     if (client->state != State::kWaiting) --left;
     if (client->state == State::kEnded) drop(client);
+    if (was_long) return;
   }
 }
 
@@ -133,6 +142,10 @@ void HandshakeQueue::prepare_wait() {
     if (client->state != State::kWaiting || client->rejection || client->news) continue;
     attempt(*client, [&] {
       client->news = !client->handshake->prepare_wait();
+      if (const bool wants = client->handshake->wants_room(); wants != client->awaits_room) {
+        poll_.await_room(client->handshake->descriptor(), &client->news, wants);
+        client->awaits_room = wants;
+      }
       return State::kWaiting;
     });
     if (client->state == State::kEnded) drop(client);

@@ -41,6 +41,8 @@ class PendingHandshake {
   virtual int descriptor() const noexcept = 0;
   /// Prepares descriptor() to be waited for. Returns false if there is something to read() already.
   virtual bool prepare_wait() { return true; }
+  /// Whether read() can't go on before the client's socket has room.
+  virtual bool wants_room() const noexcept { return false; }
   /// Reads what has arrived, if anything. Returns kWaiting, kReady or kEnded.
   virtual State read() = 0;
   /// Does one step of making the connection, at most about 0.1 ms. Returns kReady if there is another step, kConnected
@@ -97,6 +99,7 @@ class HandshakeQueue {
     Clock::time_point deadline;
     State state = State::kWaiting;
     bool news = true;                      // something may have arrived
+    bool awaits_room = false;              // in the poll
     std::optional<Rejection> rejection{};  // sent at the deadline; until then the client is not watched
   };
 

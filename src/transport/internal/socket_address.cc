@@ -144,12 +144,6 @@ bool is_loopback(const SocketAddress& address) noexcept {
   return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) throw_errno(errno, "asking for the host's name");
-  return name.data();
-}
-
 std::string to_uri(std::string_view scheme, const std::string& host, std::uint16_t port) {
   std::string in_uri;
   for (const char c : host) in_uri += c == '%' ? std::string("%25") : std::string(1, c);

@@ -49,9 +49,6 @@ bool is_wildcard(const SocketAddress& address) noexcept;
 /// Whether packets to the address never leave this machine: 127.0.0.0/8, also in its IPv6 form, and ::1.
 bool is_loopback(const SocketAddress& address) noexcept;
 
-/// The name of this machine. Throws SystemError.
-std::string host_name();
-
 /// "tcp://10.0.0.7:7700" or "tcp://[::1]:7700", as in a URI.
 std::string to_uri(std::string_view scheme, const std::string& host, std::uint16_t port);
 std::string to_uri(std::string_view scheme, const SocketAddress& address);

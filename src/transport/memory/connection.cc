@@ -1,6 +1,4 @@
 #include <fcntl.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -22,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/event_fd.h"
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "transport/memory.h"
@@ -87,7 +86,7 @@ struct PendingRead {
 };
 
 struct End {
-  UniqueFd doorbell;  // an eventfd
+  EventFd doorbell{"the doorbell of an in-process connection"};
   bool asleep = false;
   bool gone = false;
   // Sent by this end:
@@ -95,24 +94,13 @@ struct End {
   std::unordered_map<std::uint16_t, Announcement> regions;
   std::size_t room_at = 0;  // set if it found no room: ring it once fewer messages than this are queued; 0: none
 
-  void ring() const noexcept {
-    const std::uint64_t one = 1;
-    // EAGAIN means that the counter is full: then the descriptor is readable anyway.
-    [[maybe_unused]] const ssize_t written = ::write(doorbell.get(), &one, sizeof one);
-  }
   void ring_if_asleep() noexcept {
-    if (std::exchange(asleep, false)) ring();
+    if (std::exchange(asleep, false)) doorbell.set();
   }
 };
 
 /// State that the two ends share. The ends are guarded by the mutex, except for the descriptors of their doorbells.
 struct MemoryLink {
-  MemoryLink() {
-    for (End& end : ends) {
-      end.doorbell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-      if (!end.doorbell) throw_errno(errno, "making the doorbell of an in-process connection");
-    }
-  }
   std::mutex mutex;
   std::condition_variable announced;
   std::array<End, 2> ends;
@@ -134,7 +122,7 @@ class MemoryConnection final : public Connection {
       self_.gone = true;
       other_.queue.clear();  // no receiver is left for these
       other_.regions.clear();
-      other_.ring();
+      other_.doorbell.set();
     }
     link_->announced.notify_all();
   }
@@ -189,7 +177,7 @@ class MemoryConnection final : public Connection {
         throw std::logic_error("memory: region number " + std::to_string(number) +
                                " was already announced; retire it before it is used again");
       }
-      other_.ring();  // asleep or not: the descriptor becomes readable when a region was sent
+      other_.doorbell.set();  // asleep or not: the descriptor becomes readable when a region was sent
     }
     link_->announced.notify_all();
     return base_of(number);
@@ -285,9 +273,7 @@ class MemoryConnection final : public Connection {
     const std::lock_guard lock(link_->mutex);
     self_.asleep = false;
     if (other_.gone) return;  // stays readable, like a socket whose peer has disconnected
-    std::uint64_t rings = 0;
-    // EAGAIN only means that the other end didn't ring.
-    [[maybe_unused]] const ssize_t got = ::read(self_.doorbell.get(), &rings, sizeof rings);
+    self_.doorbell.clear();
   }
   int descriptor() const noexcept override { return self_.doorbell.get(); }
 
@@ -323,6 +309,7 @@ class MemoryConnection final : public Connection {
     agreement.ways = options.ways;
     agreement.max_body = options.max_body;
     agreement.carrier = "memory";
+    agreement.authenticated = true;
     return agreement;
   }
   void check_size(ByteSpan head, ByteSpan tail) const {
@@ -399,7 +386,7 @@ class MemoryConnection final : public Connection {
       announcement->memory = device::Region::adopt(std::move(announcement->fd), announcement->kind, announcement->size,
                                                    announcement->stamp, "memory: region " + std::to_string(number));
       announcement->known = std::make_shared<const PeerRegion>(
-          base_of(number), announcement->size, agreement_.ways.has(Way::kMap) ? announcement->memory : nullptr);
+          base_of(number), announcement->size, agreement_.ways.has(Way::kMap) ? announcement->memory : nullptr, number);
     }
     return announcement->known;
   }

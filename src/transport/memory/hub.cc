@@ -1,7 +1,5 @@
-#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <deque>
 #include <map>
 #include <memory>
@@ -9,10 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "core/event_fd.h"
 #include "crossdock/core/error.h"
 #include "transport/internal/handshake.h"
-#include "transport/internal/ways.h"
 #include "transport/memory.h"
+#include "transport/ways.h"
 
 namespace crossdock::transport {
 namespace {
@@ -21,7 +20,7 @@ namespace {
 struct ListenQueue {
   std::uint64_t want_data = 0;
   std::uint64_t free_data = 0;
-  UniqueFd event_fd;
+  EventFd event_fd{"the queue of a listener in this process"};
   std::mutex mutex;
   std::deque<std::unique_ptr<Connection>> waiting;
   bool no_place = false;
@@ -50,9 +49,7 @@ class MemoryListener final : public Listener {
   std::unique_ptr<Connection> accept() override {
     const std::lock_guard lock(queue_->mutex);
     if (queue_->waiting.empty()) {
-      std::uint64_t rings = 0;
-      // EAGAIN only means that no client rang.
-      [[maybe_unused]] const ssize_t got = ::read(queue_->event_fd.get(), &rings, sizeof rings);
+      queue_->event_fd.clear();
       return nullptr;
     }
     auto connection = std::move(queue_->waiting.front());
@@ -83,8 +80,6 @@ class MemoryTransport final : public Transport {
     auto queue = std::make_shared<ListenQueue>();
     queue->want_data = want_data;
     queue->free_data = free_data;
-    queue->event_fd.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!queue->event_fd) throw_errno(errno, "making the queue event_fd of memory:" + address);
     const std::lock_guard lock(hub_->mutex);
     std::string name = address;
     while (name.empty() || (address.empty() && hub_->listeners.contains(name))) name = std::to_string(++hub_->picked);
@@ -120,9 +115,7 @@ class MemoryTransport final : public Transport {
       if (queue->no_place) throw ConnectionError("memory:" + address + " rejected the connection: " + kServerFull);
       queue->waiting.push_back(std::move(server));
     }
-    const std::uint64_t one = 1;
-    // EAGAIN means that the counter is full: then the event_fd is readable anyway.
-    [[maybe_unused]] const ssize_t written = ::write(queue->event_fd.get(), &one, sizeof one);
+    queue->event_fd.set();
     return std::move(client);
   }
 

@@ -34,13 +34,15 @@ const char* name_of(FrameKind kind) noexcept { return kind == FrameKind::kBody ?
 
 }  // namespace
 
-FrameReader::FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where)
+FrameReader::FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where,
+                         bool stream_has_more)
     : stream_(stream),
       control_(control),
       limits_(std::move(limits)),
       where_(where),
       large_messages_(make_body_pool(0)),
-      buffer_(static_cast<std::byte*>(::operator new (kBuffer, std::align_val_t{64}))) {}
+      buffer_(static_cast<std::byte*>(::operator new (kBuffer, std::align_val_t{64}))),
+      stream_has_more_(stream_has_more) {}
 
 std::optional<Incoming> FrameReader::receive() {
   held_.reset();
@@ -226,12 +228,13 @@ bool FrameReader::fill(std::size_t* budget) {
     ask(buffer_.get() + end_, room);
   }
   const IoResult moved = stream_.read(std::span(parts).first(n));
+  stream_has_more_ = moved.more;
   if (moved.state == IoResult::State::kEnd) ended_ = moved;
   if (moved.state != IoResult::State::kBytes) {
-    drained_ = true;
+    drained_ = !moved.more;
     return false;
   }
-  drained_ = moved.bytes < asked;
+  drained_ = moved.bytes < asked && !moved.more;
   *budget -= std::min(*budget, moved.bytes);
   const auto to_large = std::min<std::uint64_t>(moved.bytes, of_large);
   if (large_) note_received(to_large);

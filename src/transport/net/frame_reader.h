@@ -44,8 +44,10 @@ class ControlFrames {
 /// it from one thread at a time.
 class FrameReader {
  public:
-  /// `where` names the peer in errors. All references must outlive this.
-  FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where);
+  /// `where` names the peer in errors. All references must outlive this. `stream_has_more`: the stream itself may hold
+  /// bytes that have left its socket.
+  FrameReader(ByteStream& stream, ControlFrames& control, ReadLimits limits, const std::string& where,
+              bool stream_has_more = false);
 
   /// Returns the next message if it is complete. Reads a bounded number of bytes. If the message has no owner, its
   /// bytes are valid until the next call. At the end of the stream, returns no message, and ended() is set. Throws
@@ -55,9 +57,9 @@ class FrameReader {
   /// Sets the memory for bodies, from the next body on.
   void receive_into(std::shared_ptr<BodyMemory> memory) noexcept { limits_.body_memory = std::move(memory); }
 
-  /// Whether the next receive() may make progress at once: bytes are left in the buffer, or the last call stopped at
-  /// its limit. Valid after a receive().
-  bool has_more() const noexcept { return has_more_; }
+  /// Whether the next receive() may make progress at once: bytes are left in the buffer or in the stream, or the last
+  /// call stopped at its limit. Valid after a receive(), or where the stream has bytes at first.
+  bool has_more() const noexcept { return has_more_ || stream_has_more_; }
   /// Whether the last read has emptied the stream.
   bool drained() const noexcept { return drained_; }
   const std::optional<IoResult>& ended() const noexcept { return ended_; }
@@ -109,6 +111,7 @@ class FrameReader {
   bool after_large_ = false;
   bool paused_ = false;  // after a frame that went to ControlFrames::beside()
   bool has_more_ = false;
+  bool stream_has_more_;  // IoResult::more of the last read
   bool drained_ = false;
   bool goodbye_ = false;
   std::optional<IoResult> ended_;

@@ -84,7 +84,7 @@ bool FrameWriter::send_body(std::uint64_t tag, std::span<const ByteSpan> parts, 
   make_room(kControlBytes + kHeaderBytes);
   parts_.reserve(parts.size() + 1);
   const auto in_file = [](ByteSpan part) { return device::in_mapped_file(part.data()); };
-  if (checksums_ == Checksums::kEach && size > 0 && std::ranges::any_of(parts, in_file)) {
+  if (touches_memory_ && size > 0 && std::ranges::any_of(parts, in_file)) {
     copy_ = std::make_unique<PieceBuffer>(static_cast<std::size_t>(std::min<std::uint64_t>(size, kPiece)));
   }
   queue_control();
@@ -166,11 +166,11 @@ void FrameWriter::push_locked(Dropped* dropped) {
     };
     ask(ByteSpan(queue_).subspan(queue_begin_));
     if (has_body()) {
-      if (checksums_ == Checksums::kEach && !sum_next_piece()) {
+      if (in_pieces() && !prepare_next_piece()) {
         end(EFAULT, dropped);
         return;
       }
-      const bool whole = checksums_ == Checksums::kNone || sum_part_ == parts_.size();
+      const bool whole = !in_pieces() || sum_part_ == parts_.size();
       std::size_t left = whole ? SIZE_MAX : summed_;
       std::size_t i = part_;
       if (copy_ != nullptr) {
@@ -195,12 +195,12 @@ void FrameWriter::push_locked(Dropped* dropped) {
   }
 }
 
-/// Continues the checksum until there is a piece that can be sent. The trailer follows the last piece, and counts as
-/// summed once it is made. Returns false if the body isn't readable any more.
-bool FrameWriter::sum_next_piece() {
+/// Continues the checksum and the copy until there is a piece that can be sent. The trailer follows the last piece, and
+/// counts as summed once it is made. Returns false if the body isn't readable any more.
+bool FrameWriter::prepare_next_piece() {
   if (copy_ == nullptr) {
     sum_in_place();
-  } else if (!sum_copy()) {
+  } else if (!copy_next()) {
     return false;
   }
   if (sum_part_ == parts_.size() - 1) {
@@ -225,7 +225,7 @@ void FrameWriter::sum_in_place() noexcept {
 }
 
 /// Copies the next piece once the previous one was sent.
-bool FrameWriter::sum_copy() {
+bool FrameWriter::copy_next() {
   if (summed_ > 0) return true;
   const std::size_t trailer = parts_.size() - 1;
   std::array<iovec, kPartsPerCall> pieces;
@@ -246,7 +246,7 @@ bool FrameWriter::sum_copy() {
   if (!copy_->fill(std::span(pieces).first(n))) return false;
   sum_part_ = part;
   sum_offset_ = offset;
-  sum_ = crc32c(sum_, copy_->content());
+  if (checksums_ == Checksums::kEach) sum_ = crc32c(sum_, copy_->content());
   summed_ = copy_->content().size();
   return true;
 }

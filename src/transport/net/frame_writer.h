@@ -11,25 +11,29 @@
 #include "byte_stream.h"
 #include "core/bytes.h"
 #include "frames.h"
-#include "piece_buffer.h"
 #include "transport/internal/refusals.h"
+#include "transport/piece_buffer.h"
 
 namespace crossdock::transport::net {
 
 /// Encodes messages as bytes. Bytes that the stream accepts at once are never copied. Of the others, those of small
 /// messages are copied, and those of bodies are not. A body's checksum is computed piece by piece, each immediately
-/// before it is offered to the stream. If the body's memory is a file, each piece is first copied, and the copy is
-/// summed and sent. Thread-safe: the receiving half sends acknowledgements, and sends more of what the other half has
-/// left.
+/// before it is offered to the stream. If the body's memory is a file, and this process reads it, for the checksum or
+/// in the stream, each piece is first copied, and the copy is summed and sent. Thread-safe: the receiving half sends
+/// acknowledgements, and sends more of what the other half has left.
 ///
 /// No call throws because the stream has ended: the calls then do nothing, and ended() is true. After std::bad_alloc,
 /// and after ResourceError (send_body() had no memory for a copy), no byte of the frame was sent or queued, and the
 /// call may be repeated.
 class FrameWriter {
  public:
-  /// Keeps up to `queue_bytes` of messages while the stream is full, or a single message of any size.
-  FrameWriter(ByteStream& stream, std::size_t queue_bytes, Checksums checksums)
-      : stream_(stream), queue_limit_(queue_bytes), checksums_(checksums) {}
+  /// Keeps up to `queue_bytes` of messages while the stream is full, or a single message of any size. `touches_memory`:
+  /// as SocketStream says.
+  FrameWriter(ByteStream& stream, std::size_t queue_bytes, Checksums checksums, bool touches_memory = false)
+      : stream_(stream),
+        queue_limit_(queue_bytes),
+        checksums_(checksums),
+        touches_memory_(touches_memory || checksums == Checksums::kEach) {}
   ~FrameWriter() = default;
   FrameWriter(const FrameWriter&) = delete;
   FrameWriter& operator=(const FrameWriter&) = delete;
@@ -73,9 +77,10 @@ class FrameWriter {
   std::size_t queued() const noexcept { return queue_.size() - queue_begin_; }
   bool has_body() const noexcept { return keep_body_; }
   void push_locked(Dropped* dropped);
-  bool sum_next_piece();
+  bool in_pieces() const noexcept { return checksums_ == Checksums::kEach || copy_ != nullptr; }
+  bool prepare_next_piece();
   void sum_in_place() noexcept;
-  bool sum_copy();
+  bool copy_next();
   void consume(std::size_t bytes, Dropped* dropped);
   std::size_t add_control(std::byte* to);
   void queue_control();
@@ -88,6 +93,7 @@ class FrameWriter {
   ByteStream& stream_;
   const std::size_t queue_limit_;
   const Checksums checksums_;
+  const bool touches_memory_;  // this process reads the memory of bodies: for their checksums, or in the stream
   std::atomic<bool> pending_{false};
   std::atomic<bool> more_{false};
   std::atomic<bool> ended_{false};
@@ -110,13 +116,13 @@ class FrameWriter {
   std::size_t part_offset_ = 0;
   std::uint64_t body_size_ = 0;
   Trailer trailer_{};
-  // With checksums: the checksum so far, the position at which it continues, and how many bytes before that position
-  // are still to be sent.
+  // If the body is sent in pieces: the checksum so far, the position at which the next piece begins, and how many bytes
+  // before that position are still to be sent.
   std::uint32_t sum_ = 0;
   std::size_t sum_part_ = 0;
   std::size_t sum_offset_ = 0;
   std::size_t summed_ = 0;
-  std::unique_ptr<PieceBuffer> copy_;  // of a body in a file: the piece that was last summed
+  std::unique_ptr<PieceBuffer> copy_;  // of a body in a file: the last piece
   std::shared_ptr<const void> keep_;
   std::uint64_t told_taken_ = 0;
   bool tell_taken_ = false;  // once the body was sent

@@ -7,7 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "transport/internal/handshake_queue.h"
-#include "transport/internal/ways.h"
+#include "transport/ways.h"
 
 namespace crossdock::transport::net {
 namespace {

@@ -85,6 +85,8 @@ class ServerHandshake {
   /// Takes the client's next record. Returns the record to answer with; empty: the client has said everything. Throws
   /// Rejection, ProtocolError, SystemError.
   std::vector<std::byte> advance(std::vector<std::byte> record);
+  /// Whether an accepted client has proved that it knows a token.
+  bool proves() const noexcept { return !token_.empty(); }
   /// Returns the record that accepts the client, with the server's proof. Throws SystemError.
   std::vector<std::byte> accept(Welcome welcome) const;
 

@@ -21,6 +21,12 @@ RecordReader::State RecordReader::read(ByteStream& stream) {
   }
 }
 
+bool RecordReader::is_tls() const noexcept {
+  constexpr std::byte kHandshake{22};
+  constexpr std::byte kMajorVersion{3};
+  return have_ > 1 && bytes_[0] == kHandshake && bytes_[1] == kMajorVersion;
+}
+
 std::vector<std::byte> RecordReader::next() noexcept {
   have_ = 0;
   return std::exchange(bytes_, {});

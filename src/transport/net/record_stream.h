@@ -18,6 +18,8 @@ class RecordReader {
   /// The record, once it is complete; valid until next().
   ByteSpan record() const noexcept { return {bytes_.data(), bytes_.size()}; }
   const Preamble& preamble() const noexcept { return preamble_; }
+  /// After kForeign: whether the bytes begin as a client of TLS does.
+  bool is_tls() const noexcept;
   /// Moves the record out, and prepares for the next one.
   std::vector<std::byte> next() noexcept;
 

@@ -118,6 +118,11 @@ bool is_damaged(ByteSpan welcome, const Welcome& decoded) noexcept {
 
 ByteSpan proven_part(ByteSpan welcome) noexcept { return welcome.first(std::min(welcome.size(), kWelcomeProof)); }
 
+bool begins_record(ByteSpan bytes) noexcept {
+  const std::size_t size = std::min(bytes.size(), kMagic.size());
+  return size > 0 && std::memcmp(bytes.data(), kMagic.data(), size) == 0;
+}
+
 bool decode(ByteSpan bytes, Preamble* preamble) noexcept {
   if (bytes.size() < kPreambleBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) return false;
   const auto type = load_le<std::uint32_t>(&bytes[8]);

@@ -114,6 +114,9 @@ std::vector<std::byte> encode(const EndpointOffer& offer);
 /// The part of a welcome that its proof covers.
 ByteSpan proven_part(ByteSpan welcome) noexcept;
 
+/// Whether these bytes, few as they may be, begin as every record of this protocol does.
+[[nodiscard]] bool begins_record(ByteSpan bytes) noexcept;
+
 /// Returns false if the bytes aren't a record of this protocol, or have a size that no record has. `bytes` has at least
 /// kPreambleBytes. The content after the preamble depends on the version: check that first.
 [[nodiscard]] bool decode(ByteSpan bytes, Preamble* preamble) noexcept;

@@ -44,24 +44,25 @@ Checksums checksums_of(const Agreement& agreement) noexcept {
 
 }  // namespace
 
-StreamConnection::StreamConnection(UniqueFd socket, const Introduction& introduction, const StreamLimits& limits,
-                                   const StreamNames& names)
+StreamConnection::StreamConnection(std::shared_ptr<SocketStream> stream, const Introduction& introduction,
+                                   const StreamLimits& limits, const StreamNames& names)
     : agreement_(agreement_of(introduction, names)),
       send_limit_(std::min(limits.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
       where_(agreement_.peer),
       names_(names),
-      socket_(std::move(socket), where_),
-      poll_(poll_for(socket_.get(), where_)),
-      writer_(socket_, limits.queue_bytes, checksums_of(agreement_)),
-      reader_(socket_, *this,
+      stream_(std::move(stream)),
+      socket_(stream_->get()),
+      poll_(poll_for(socket_, where_)),
+      writer_(*stream_, limits.queue_bytes, checksums_of(agreement_), stream_->touches_memory()),
+      reader_(*stream_, *this,
               {.max_message = introduction.max_message,
                .max_body = limits.max_body,
                .body_memory = pool_,
                .checksums = checksums_of(agreement_),
                .kinds = limits.kinds,
                .options = names.options},
-              where_),
+              where_, stream_->holds_input()),
       watched_(kInput) {}
 
 StreamConnection::~StreamConnection() { finish(true); }
@@ -74,7 +75,8 @@ void StreamConnection::finish(bool goodbye) noexcept {
   } catch (const std::exception&) {
     // There is no peer left to tell.
   }
-  shut_down(socket_.get());
+  stream_->finish();
+  shut_down(socket_);
 }
 
 std::optional<Link> StreamConnection::take_link() noexcept {
@@ -85,9 +87,9 @@ std::optional<Link> StreamConnection::take_link() noexcept {
     return std::nullopt;
   }
   epoll_event event{.events = EPOLLRDHUP, .data = {}};
-  if (writer_.ended() || ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) return std::nullopt;
+  if (writer_.ended() || ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_, &event) != 0) return std::nullopt;
   if (finished_.exchange(true)) return std::nullopt;
-  return Link{std::move(socket_), std::move(poll_)};
+  return Link{std::move(stream_), std::move(poll_)};
 }
 
 // --- the sending half ---
@@ -258,14 +260,14 @@ void StreamConnection::throw_end(bool in_body) {
   throw ConnectionError(what);
 }
 
-bool hung_up(const Socket& socket, int wait_ms) noexcept {
-  pollfd ask{socket.get(), POLLRDHUP, 0};
+bool hung_up(const SocketStream& stream, int wait_ms) noexcept {
+  pollfd ask{stream.get(), POLLRDHUP, 0};
   return ::poll(&ask, 1, wait_ms) > 0;
 }
 
 void send_goodbye(Link& link) noexcept {
   try {
-    FrameWriter(link.socket, 0, Checksums::kNone).goodbye();
+    FrameWriter(*link.stream, 0, Checksums::kNone).goodbye();
   } catch (const std::exception&) {
     // There is no peer left to tell.
   }
@@ -285,7 +287,7 @@ bool StreamConnection::readable() const {
   if (news()) return true;
   const int input = takes_input() ? POLLIN : 0;
   const int output = writer_.pending() ? POLLOUT : 0;
-  pollfd ask{socket_.get(), static_cast<short>(POLLRDHUP | input | output), 0};
+  pollfd ask{socket_, static_cast<short>(POLLRDHUP | input | output), 0};
   return ::poll(&ask, 1, 0) > 0;
 }
 
@@ -310,7 +312,7 @@ void StreamConnection::set_interest(bool output) {
       EPOLLRDHUP | (takes_input() ? std::uint32_t{EPOLLIN} : 0) | (output ? std::uint32_t{EPOLLOUT} : 0);
   if (watched_ == events) return;
   epoll_event event{.events = events, .data = {}};
-  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_.get(), &event) != 0) {
+  if (::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, socket_, &event) != 0) {
     throw_errno(errno, "waiting for room in the connection to " + where_);
   }
   watched_ = events;

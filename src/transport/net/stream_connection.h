@@ -31,20 +31,21 @@ struct StreamLimits {
 
 /// The socket of a connection that has been destroyed, for a transport that still needs it.
 struct Link {
-  Socket socket;
+  std::shared_ptr<SocketStream> stream;
   UniqueFd poll;  ///< Contains the socket, whose end makes it readable, and what StreamConnection::watch() has added.
 };
 /// Returns whether the peer has closed its end, or does within `wait_ms`. There may be unread bytes.
-bool hung_up(const Socket& socket, int wait_ms = 0) noexcept;
+bool hung_up(const SocketStream& stream, int wait_ms = 0) noexcept;
 /// Tells the peer that everything was sent.
 void send_goodbye(Link& link) noexcept;
 
-/// Either end of a connection of messages over a socket, after the handshake.
+/// Either end of a connection of messages over a socket, encrypted or not, after the handshake.
 ///
 /// Only the receiving half reads, so only it learns which messages the peer has taken. Both halves use the writer.
 class StreamConnection : public Connection, private ControlFrames {
  public:
-  StreamConnection(UniqueFd socket, const Introduction& introduction, const StreamLimits& limits,
+  /// The handshake that has used `stream` may own it, too, but uses it no more once this is used.
+  StreamConnection(std::shared_ptr<SocketStream> stream, const Introduction& introduction, const StreamLimits& limits,
                    const StreamNames& names);
   ~StreamConnection() override;
   StreamConnection(const StreamConnection&) = delete;
@@ -107,7 +108,7 @@ class StreamConnection : public Connection, private ControlFrames {
   bool stream_ended() const noexcept { return reader_.ended().has_value(); }
   bool stream_drained() const noexcept { return reader_.drained(); }
   void acknowledge(bool now);
-  bool hung_up(int wait_ms = 0) const noexcept { return net::hung_up(socket_, wait_ms); }
+  bool hung_up(int wait_ms = 0) const noexcept { return net::hung_up(*stream_, wait_ms); }
   /// Throws the error for the end of the stream. `in_body`: a body beside it isn't complete.
   [[noreturn]] void throw_end(bool in_body);
 
@@ -138,9 +139,10 @@ class StreamConnection : public Connection, private ControlFrames {
   const std::uint64_t body_limit_;
   const std::string where_;
   const StreamNames names_;
-  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
-  Socket socket_;
-  UniqueFd poll_;  // an epoll instance that contains the socket
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool_for(agreement_.role);
+  std::shared_ptr<SocketStream> stream_;
+  const int socket_;  // of the stream
+  UniqueFd poll_;     // an epoll instance that contains the socket
   FrameWriter writer_;
   FrameReader reader_;
 

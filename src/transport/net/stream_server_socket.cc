@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/host_name.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::net {

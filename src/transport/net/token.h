@@ -6,12 +6,13 @@
 #include <string_view>
 
 #include "core/bytes.h"
+#include "core/hmac.h"
 
 /// Proofs that an end knows the token, without sending it.
 namespace crossdock::transport::net {
 
 using Nonce = std::array<std::byte, 32>;
-using Proof = std::array<std::byte, 32>;
+using Proof = Digest;
 
 /// Returns random bytes that were never used before. Throws SystemError.
 Nonce make_nonce();
@@ -19,8 +20,5 @@ Nonce make_nonce();
 /// Returns the HMAC-SHA256 with the token as its key, over `role` and the records of the handshake so far. Throws
 /// SystemError.
 Proof prove(std::string_view token, std::string_view role, std::span<const ByteSpan> records);
-
-/// Compares in constant time.
-bool same(const Proof& a, const Proof& b) noexcept;
 
 }  // namespace crossdock::transport::net

@@ -14,7 +14,7 @@
 #include "handshake.h"
 #include "socket_path.h"
 #include "transport/internal/deadline.h"
-#include "transport/internal/ways.h"
+#include "transport/ways.h"
 
 namespace crossdock::transport {
 
@@ -130,8 +130,11 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                               .device = wishes.device,
                               .keeps_descriptors = wishes.keeps_descriptors};
   const Deadline deadline("shm:" + absolute, timeout_ms, interrupted);
-  UniqueFd socket = connect_socket(place, deadline);
-  const Credentials peer = peer_credentials(socket.get(), "shm:" + absolute);
+  // The thread that closes a connection of messages serves other peers, too.
+  const auto keep =
+      agreed.role == ChannelRole::kMessages ? ControlSocket::closed_elsewhere : ControlSocket::closed_here;
+  const std::shared_ptr<ControlSocket> socket = keep(connect_socket(place, deadline));
+  const Credentials peer = peer_credentials(socket->get(), "shm:" + absolute);
   const std::string where = name_peer(absolute, peer);
   if (!user_allowed(peer.uid, options)) {
     throw PermissionError(where +
@@ -147,13 +150,14 @@ std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOpt
                     .device = name_of(agreed.device)};
   // A server that rejects at once has already answered and closed the socket. Its answer is a better error than a
   // failure to send, which is therefore ignored.
-  send_packet(socket.get(), encode(hello), {}, where);
-  const Packet answer = await_answer(socket.get(), where, deadline);
+  send_packet(socket->get(), encode(hello), {}, where);
+  Packet answer = await_answer(socket->get(), where, deadline);
   const Welcome welcome = read_answer(answer, where);
   require_rings(answer, where);
-  return std::make_unique<ShmConnection>(ControlSocket::of_client(std::move(socket)),
-                                         RingMemory::adopt_own(answer.fds[1], welcome.ring_bytes, where),
-                                         RingMemory::adopt(answer.fds[0], welcome.ring_bytes, where), peer,
+  RingMemory own = RingMemory::adopt_own(answer.fds[1].unchecked(), welcome.ring_bytes, where);
+  RingMemory theirs = RingMemory::adopt(answer.fds[0].unchecked(), welcome.ring_bytes, where);
+  for (PassedFd& ring : answer.fds) ring.unchecked().reset();  // memory files: nobody waits for these
+  return std::make_unique<ShmConnection>(socket, std::move(own), std::move(theirs), peer,
                                          introduce(hello, welcome, welcome, agreed, where), hello.device, options);
 }
 

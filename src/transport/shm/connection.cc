@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 
+#include "device/memfd.h"
 #include "device/memory_handle.h"
 #include "device/region_address.h"
 #include "handshake.h"
@@ -20,6 +21,8 @@ namespace {
 
 constexpr const char* kWhat = "this shm connection";
 constexpr int kPacketsPerTurn = 32;
+/// After so many bytes of regions that are read to find holes, other connections have their turn.
+constexpr std::uint64_t kSearchedPerTurn = 16 << 20;
 constexpr std::int64_t kHookIntervalMs = 100;
 /// A busy half checks the socket only once in this many messages, and then only if a millisecond has passed.
 constexpr std::uint32_t kBusyInterval = 256;
@@ -41,6 +44,7 @@ Agreement agreement_of(const Introduction& introduction, const Credentials& user
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
   agreement.carrier = "shm";
+  agreement.authenticated = true;
   agreement.same_user = user.uid == ::geteuid();
   agreement.peer_pid = user.pid;
   agreement.peer_uid = user.uid;
@@ -60,7 +64,8 @@ ShmConnection::ShmConnection(std::shared_ptr<ControlSocket> socket, RingMemory o
       send_limit_(std::min(options.max_message, introduction.peer_max_message)),
       body_limit_(introduction.peer_max_body),
       max_region_bytes_(options.max_region_bytes),
-      max_regions_(options.max_regions),
+      // Messages of equals have no frames in memory of another user.
+      max_regions_(agreement_.role == ChannelRole::kMessages && !agreement_.same_user ? 0 : options.max_regions),
       accept_files_(options.accept_files),
       retires_at_rest_(introduction.both(kFeatureRetiresAtRest)),
       keeps_(introduction.keeps_descriptors ? device::Region::Descriptor::kKeep : device::Region::Descriptor::kClose),
@@ -288,17 +293,24 @@ void ShmConnection::push_pending() {
 void ShmConnection::service() {
   service_due_ = false;
   last_service_ = ticks();
-  int packets = 0;
-  for (; packets < kPacketsPerTurn; ++packets) {
+  const std::uint64_t searched = device::memfd::bytes_searched();
+  for (int packets = 0;; ++packets) {
+    if (packets == kPacketsPerTurn || device::memfd::bytes_searched() - searched >= kSearchedPerTurn) {
+      service_due_ = true;
+      break;
+    }
     Packet packet;
     const Received received = max_regions_ == 0 ? receive_plain_packet(socket_->get(), &packet, where_)
                                                 : receive_packet(socket_->get(), &packet, where_);
     if (received == Received::kEnd) gone_.store(true, std::memory_order_release);
-    if (received != Received::kPacket) break;
+    if (received != Received::kPacket) {
+      if (packets == 0) return;
+      break;
+    }
     handle(packet);
   }
-  if (packets == kPacketsPerTurn) service_due_ = true;
-  if (packets > 0) reader_.answer_request(true);
+  last_service_ = ticks();  // handling may have taken longer than the interval
+  reader_.answer_request(true);
 }
 
 void ShmConnection::handle(Packet& packet) {
@@ -344,8 +356,8 @@ void ShmConnection::adopt_region(Packet& packet) {
                         ", which is another user: from another user only frozen memory is accepted");
   }
   check_budget(announced.size, name);
-  add_region(announced.number, device::Region::adopt(std::move(packet.fds[0]), announced.kind, announced.size,
-                                                     announced.stamp, name, keeps_));
+  add_region(announced.number, device::Region::adopt(std::move(packet.fds[0].unchecked()), announced.kind,
+                                                     announced.size, announced.stamp, name, keeps_));
 }
 
 /// Opens a region of a device's memory, on the device that this client has named.
@@ -362,7 +374,7 @@ void ShmConnection::adopt_device_region(Packet& packet) {
   check_budget(announced.size, name);
   device::MemoryHandle handle{.driver = announced.device.driver,
                               .opaque = std::move(announced.opaque),
-                              .descriptor = std::move(packet.fds[0]),
+                              .descriptor = std::move(packet.fds[0].unchecked()),
                               .offset = announced.offset,
                               .size = announced.size};
   device::Buffer memory = device_->import_memory(std::move(handle), name);
@@ -383,7 +395,8 @@ void ShmConnection::check_budget(std::uint64_t size, const std::string& name) co
 
 void ShmConnection::add_region(std::uint16_t number, std::shared_ptr<const device::Region> memory) {
   const std::uint64_t size = memory->size();
-  auto region = std::make_shared<const PeerRegion>(device::make_address(number, 0), size, on_budget(std::move(memory)));
+  auto region =
+      std::make_shared<const PeerRegion>(device::make_address(number, 0), size, on_budget(std::move(memory)), number);
   if (regions_.in_use(number)) {
     early_.push_back({number, reader_.peer_written(), std::move(region)});
     check_early();

@@ -117,7 +117,7 @@ class ShmConnection final : public Connection, private RingOwner {
   const device::Region::Descriptor keeps_;  // of regions
   const std::string where_;
   const std::shared_ptr<device::Context> device_;  // on which a client opens regions
-  const std::shared_ptr<BodyMemory> pool_ = make_body_pool();
+  const std::shared_ptr<BodyMemory> pool_ = make_body_pool_for(agreement_.role);
   RingWriter writer_;
   RingReader reader_;
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <new>
 
 #include "core/destroyer.h"
 
@@ -58,13 +59,21 @@ void dispose(ControlSocket* raw) noexcept {
 
 }  // namespace
 
-std::shared_ptr<ControlSocket> ControlSocket::of_client(UniqueFd fd) {
+std::shared_ptr<ControlSocket> ControlSocket::closed_here(UniqueFd fd) {
   return std::shared_ptr<ControlSocket>(new ControlSocket(std::move(fd)));
 }
 
-std::shared_ptr<ControlSocket> ControlSocket::of_server(UniqueFd fd) {
+std::shared_ptr<ControlSocket> ControlSocket::closed_elsewhere(UniqueFd fd) {
   closer();  // made before any fork that could copy its sockets
   return {new ControlSocket(std::move(fd)), dispose};
+}
+
+void PassedFd::close_elsewhere(UniqueFd fd) noexcept {
+  // A forked child has no such thread, and closes what it inherited; so does a process without memory for the list.
+  std::unique_ptr<ControlSocket> passed(closer().usable() ? new (std::nothrow) ControlSocket(UniqueFd()) : nullptr);
+  if (!passed) return;
+  passed->fd_ = std::move(fd);
+  closer().add(std::move(passed), true);
 }
 
 std::size_t ControlSocket::waiting_to_close() noexcept { return closer().left(); }

@@ -103,12 +103,12 @@ ShmServerSocket::~ShmServerSocket() {
   if (fork_.in_child()) return;
   ::shutdown(descriptor(), SHUT_RDWR);
   while (UniqueFd client{::accept4(descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)}) {
-    ControlSocket::of_server(std::move(client));
+    ControlSocket::closed_elsewhere(std::move(client));
   }
 }
 
 std::unique_ptr<PendingHandshake> ShmServerSocket::begin(UniqueFd client) {
-  auto socket = ControlSocket::of_server(std::move(client));
+  auto socket = ControlSocket::closed_elsewhere(std::move(client));
   const Credentials peer = peer_credentials(socket->get(), "its socket");
   const int queue = serves_ == Serves::kPeers ? kControlBytesOfPeers : kControlBytes;
   if (::setsockopt(socket->get(), SOL_SOCKET, SO_SNDBUF, &queue, sizeof queue) != 0) {

@@ -13,7 +13,8 @@ namespace crossdock::transport::shm {
 
 namespace {
 
-constexpr std::size_t kTaken = 8;  // descriptors; more than any packet of this protocol has: the kernel closes the rest
+/// The most descriptors that the system passes in one packet (SCM_MAX_FD).
+constexpr std::size_t kMostPassed = 253;
 
 void take_descriptors(const msghdr& message, Packet* packet) {
   for (const cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
@@ -23,7 +24,7 @@ void take_descriptors(const msghdr& message, Packet* packet) {
     for (std::size_t i = 0; i < count; ++i) {
       int fd = -1;
       std::memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
-      UniqueFd owned(fd);
+      PassedFd owned(fd);
       const auto place = static_cast<std::size_t>(packet->descriptors++);
       if (place < packet->fds.size()) packet->fds[place] = std::move(owned);
     }
@@ -63,11 +64,17 @@ Received next_packet(int socket, int flags, std::span<std::byte> control, msghdr
 }  // namespace
 
 Received receive_packet(int socket, Packet* packet, const std::string& where) {
-  alignas(cmsghdr) std::byte control[CMSG_SPACE(kTaken * sizeof(int))];
+  // The system closes the descriptors of a packet that found no place, on this thread. So they are copied first, and
+  // the packet leaves the queue only when this process has them all: then none of those in the queue is the last.
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(kMostPassed * sizeof(int))];
   msghdr message{};
-  const Received received = next_packet(socket, 0, control, &message, packet, where);
-  // An empty packet may have descriptors, too: they are closed with `packet`.
+  const Received received = next_packet(socket, MSG_PEEK, control, &message, packet, where);
+  // An empty packet may have descriptors, too.
   if (received != Received::kNothing) take_descriptors(message, packet);
+  if (received != Received::kPacket || packet->descriptors_cut) return received;
+  while (::recv(socket, nullptr, 0, MSG_DONTWAIT) < 0) {
+    if (errno != EINTR && errno != ECONNRESET) throw_errno(errno, where + ": receiving on the control socket");
+  }
   return received;
 }
 

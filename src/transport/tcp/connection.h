@@ -1,8 +1,6 @@
 #pragma once
 
-#include <utility>
-
-#include "core/unique_fd.h"
+#include "carrier.h"
 #include "settings.h"
 #include "transport/net/stream_connection.h"
 
@@ -11,8 +9,9 @@ namespace crossdock::transport::tcp {
 /// Either end after the handshake.
 class TcpConnection final : public net::StreamConnection {
  public:
-  TcpConnection(UniqueFd socket, const Introduction& introduction, const TcpOptions& options)
-      : StreamConnection(std::move(socket), introduction, stream_limits(options), kNames) {}
+  TcpConnection(const Channel& channel, const Introduction& introduction, const TcpOptions& options,
+                const Carrier& carrier)
+      : StreamConnection(channel.shared(), introduction, stream_limits(options), carrier.names) {}
 };
 
 }  // namespace crossdock::transport::tcp

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "transport/net/handshake.h"
 #include "transport/net/records.h"
 #include "transport/net/socket_options.h"
 #include "transport/net/stream_connection.h"
@@ -14,8 +13,6 @@ namespace crossdock::transport::tcp {
 
 inline constexpr net::StreamNames kNames = {
     .scheme = "tcp", .options = "TcpOptions", .connection = "this tcp connection"};
-inline constexpr net::HandshakeNames kHandshakeNames = {
-    .options = "TcpOptions", .client_role = "crossdock tcp 1 client", .server_role = "crossdock tcp 1 server"};
 
 /// Throws InvalidArgumentError for options that can't work.
 void check_options(const TcpOptions& options);

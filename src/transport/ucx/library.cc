@@ -62,7 +62,7 @@ __attribute__((format(printf, 6, 0))) int on_log_line(const char*, unsigned, con
   std::array<char, 1040> line{};
   if (std::vsnprintf(text.data(), text.size(), format, arguments) < 0) return kStopLine;
   if (std::snprintf(line.data(), line.size(), "UCX: %s", text.data()) < 0) return kStopLine;
-  log_line(level_of(level), line.data());
+  log_sinks().line(level_of(level), line.data());
   return kStopLine;
 }
 

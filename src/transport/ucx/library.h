@@ -26,7 +26,7 @@ class UcxLibrary {
   /// opened and has all functions. Returns null if there is none; then `tried`, unless it is null, has a line for each.
   ///
   /// A library that is opened here leaves the process's signals as they were, and prints nothing: its log lines go to
-  /// add_log_sink() (log_sinks.h). The log and signals of a library that another package has loaded are that package's,
+  /// log_sinks(). The log and signals of a library that another package has loaded are that package's,
   /// and aren't touched.
   static std::shared_ptr<const UcxLibrary> open(const std::vector<std::string>& first, std::vector<std::string>* tried);
   /// Returns the same. Throws UnsupportedError if there is none: its text lists what was tried, and says what to do.

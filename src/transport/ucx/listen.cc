@@ -9,6 +9,7 @@
 #include "connect.h"
 #include "connection.h"
 #include "core/fork.h"
+#include "core/host_name.h"
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "listener.h"
@@ -139,9 +140,10 @@ PendingHandshake::State UcxHandshake::complete(std::unique_ptr<Connection>* conn
     // Until UCX has connected the two endpoints, the record waits here, and the connection's owner may not push it.
     if (worker_->sends() > 0) return State::kWaiting;
   }
-  *connection = std::make_unique<UcxConnection>(
-      worker_, std::move(endpoint_), introduce(terms_.welcome, handshake_.hello(), terms_.welcome, client, where()),
-      terms_.options, terms_.closing);
+  Introduction introduction = introduce(terms_.welcome, handshake_.hello(), terms_.welcome, client, where());
+  introduction.agreement.authenticated = handshake_.proves();
+  *connection =
+      std::make_unique<UcxConnection>(worker_, std::move(endpoint_), introduction, terms_.options, terms_.closing);
   return State::kConnected;
 }
 

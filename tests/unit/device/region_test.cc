@@ -12,6 +12,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "device/changing_memory.h"
+#include "device/memfd.h"
 #include "device/private_memory.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
@@ -19,6 +20,7 @@
 namespace crossdock::device {
 namespace {
 
+using crossdock::testing::forbid_cachestat;
 using crossdock::testing::mappings_of;
 using crossdock::testing::message_of;
 using crossdock::testing::open_descriptors;
@@ -28,7 +30,6 @@ using crossdock::testing::ScopedLimit;
 using ::testing::HasSubstr;
 
 constexpr off_t kMebibyte = 1 << 20;
-constexpr std::uint32_t kCachestat = 451;
 
 constexpr int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 constexpr int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -97,17 +98,18 @@ TEST(RegionAdopt, NamesTheMissingSeal) {
 TEST(RegionAdopt, RefusesWhatIsNoMemfd) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kFrozen, 5), HasSubstr("neither a memfd nor a regular file"));
+  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kFrozen, 5), HasSubstr("no seals"))
+      << "nothing else was asked of it";
   ::close(ends[1]);
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kRecycled, 5), HasSubstr("neither a memfd nor a regular file"));
+  EXPECT_THAT(refusal(UniqueFd(ends[0]), RegionKind::kRecycled, 5), HasSubstr("no seals"));
   ::close(ends[1]);
   ScopedFolder folder;
   const std::string path = folder.write("plain", "hello");
   EXPECT_THAT(refusal(UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), RegionKind::kFrozen, 5),
               ::testing::AnyOf(HasSubstr("isn't a memfd"), HasSubstr("isn't sealed")));
   EXPECT_THAT(refusal(UniqueFd(::open(folder.path().c_str(), O_RDONLY | O_CLOEXEC)), RegionKind::kFile, 5),
-              HasSubstr("neither a memfd nor a regular file"));
+              HasSubstr("isn't a regular file"));
 }
 
 TEST(RegionAdopt, RefusesADescriptorThatCantBeRead) {
@@ -169,16 +171,6 @@ TEST(RegionAdopt, CountsNoBlocksBeyondTheEnd) {
   }
 }
 
-/// From here on cachestat() isn't there, as before Linux 6.5.
-void forbid_cachestat() {
-  crossdock::testing::filter_system_calls({
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kCachestat, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  });
-}
-
 TEST(RegionAdopt, CountsNoBlocksBeyondTheEndOnOlderSystems) {
   const UniqueFd hostile = half_beyond_its_end(kFrozenSeals);
   const UniqueFd honest = allocated(kFrozenSeals);
@@ -194,6 +186,28 @@ TEST(RegionAdopt, CountsNoBlocksBeyondTheEndOnOlderSystems) {
             0);
 }
 
+TEST(RegionAdopt, ReadsAFileThatStaysFullOnceOnOlderSystems) {
+  const UniqueFd file = allocated(kRecycledSeals);
+  EXPECT_EQ(run_in_child([&] {
+              forbid_cachestat();
+              const auto read_by = [](const UniqueFd& which) {
+                const std::uint64_t before = memfd::bytes_searched();
+                Region::adopt(reopen(which.get(), O_RDONLY), RegionKind::kRecycled, kMebibyte, {}, "here");
+                return memfd::bytes_searched() - before;
+              };
+              if (read_by(file) != kMebibyte) ::_exit(1);
+              if (read_by(file) != 0) ::_exit(2);
+              if (read_by(allocated(kRecycledSeals)) != kMebibyte) ::_exit(3);
+              try {
+                Region::adopt(reopen(half_beyond_its_end(kRecycledSeals).get(), O_RDONLY), RegionKind::kRecycled,
+                              kMebibyte, {}, "here");
+                ::_exit(4);
+              } catch (const ProtocolError&) {
+              }
+            }),
+            0);
+}
+
 TEST(RegionAdopt, RefusesHugePagesOfAPool) {
   const UniqueFd fd(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   constexpr std::uint64_t kSize = 2 << 20;
@@ -202,10 +216,15 @@ TEST(RegionAdopt, RefusesHugePagesOfAPool) {
   EXPECT_THAT(refusal(fd.duplicate(), RegionKind::kFrozen, kSize), HasSubstr("pages of ordinary size"));
 }
 
-TEST(RegionAdopt, ClosesTheDescriptorOfWhatItRefuses) {
+TEST(RegionAdopt, TakesTheDescriptorOnSuccessAlone) {
+  UniqueFd refused = sealed_of("hello", 0);
+  EXPECT_THROW(Region::adopt(std::move(refused), RegionKind::kFrozen, 5, {}, "here"), ProtocolError);
+  EXPECT_TRUE(refused) << "its caller chooses the thread that closes it";
+  UniqueFd taken = sealed_of("hello", kFrozenSeals);
   const std::size_t before = open_descriptors();
-  EXPECT_NE(refusal(sealed_of("hello", 0), RegionKind::kFrozen, 5), "");
-  EXPECT_EQ(open_descriptors(), before);
+  const auto region = Region::adopt(std::move(taken), RegionKind::kFrozen, 5, {}, "here");
+  EXPECT_FALSE(taken);
+  EXPECT_EQ(open_descriptors(), before - 1);
 }
 
 TEST(RegionAdopt, SaysThatAMappingWasRefused) {
@@ -221,7 +240,7 @@ TEST(RegionAdopt, SaysThatAMappingWasRefused) {
               HasSubstr("ulimit -v"));
   EXPECT_THROW(Region::open_file(path), ResourceError);
   EXPECT_THROW(Region::make_recycled(kSize, "region-test"), ResourceError);
-  EXPECT_EQ(open_descriptors(), before - 1);
+  EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(mappings_of("region-test"), 0u);
 }
 

@@ -3,10 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +19,7 @@
 
 #include "core/bytes.h"
 #include "core/unique_fd.h"
+#include "support/system_calls.h"
 
 namespace crossdock::testing {
 
@@ -45,13 +43,6 @@ int run_in_child(Work work) {
   int status = 0;
   if (child < 0 || ::waitpid(child, &status, 0) != child) return -1000;
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/// Has the kernel run this program before each system call from here on; for a child of run_in_child().
-inline void filter_system_calls(std::vector<sock_filter> code) {
-  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(90);
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(91);
 }
 
 /// Descriptors that are open in this process.

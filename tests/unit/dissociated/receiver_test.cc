@@ -75,6 +75,22 @@ TEST_F(ReceiverTest, JoinsMetadataWithItsBody) {
   EXPECT_EQ(receiver_.next(), nullptr);
 }
 
+TEST_F(ReceiverTest, ShowsTheMessageWhoseBodyIsMissing) {
+  EXPECT_EQ(receiver_.due_message(), nullptr);
+  begin(receiver_);
+  EXPECT_EQ(receiver_.due_message(), nullptr) << "the schema was taken";
+  receiver_.on_untagged(make_.batch(2));
+  EXPECT_EQ(receiver_.next(), nullptr);
+  EXPECT_EQ(receiver_.due_message(), nullptr) << "it is another one's";
+  receiver_.on_untagged(make_.batch(1));
+  EXPECT_EQ(receiver_.next(), nullptr);
+  ASSERT_NE(receiver_.due_message(), nullptr);
+  EXPECT_EQ(receiver_.due_message()->kind(), ipc::MessageKind::kRecordBatch);
+  receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
+  expect_message(receiver_, 1);
+  EXPECT_EQ(receiver_.due_message(), nullptr) << "it was taken";
+}
+
 TEST_F(ReceiverTest, TakesABodyBeforeItsMetadata) {
   receiver_.on_tagged(make_.remote_tag(1), make_.remote(1));
   receiver_.on_untagged(make_.schema());

@@ -50,6 +50,14 @@ TEST(Tensor, ComesBack) {
   EXPECT_EQ(back.custom_metadata, tensor.custom_metadata);
 }
 
+TEST(Tensor, ItsBodyMayEndWithItsData) {
+  TensorHeader tensor = matrix();
+  tensor.body_length = 48;
+  EXPECT_EQ(there_and_back(tensor).body_length, 48);
+  tensor.body_length = 47;
+  EXPECT_THAT(error_of<InvalidDataError>([&] { there_and_back(tensor); }), HasSubstr("behind its body of 47"));
+}
+
 TEST(Tensor, EveryTypeOfOneWidth) {
   int carried = 0;
   for (const array::Field& field : std::vector(every_type()->fields())) {

@@ -232,6 +232,7 @@ class World {
     options.window_messages = static_cast<std::uint32_t>(1 + pick(5));
     options.window_bytes = 1 + pick(20'000);
     options.max_regions = static_cast<std::uint32_t>(1 + pick(6));
+    options.lease_limit = 1 + pick(300'000);
     ends_[0].link = hub_.link(std::move(a), options);
     ends_[1].link = hub_.link(std::move(b), options);
   }

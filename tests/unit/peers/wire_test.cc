@@ -71,6 +71,19 @@ TEST(PeersWire, LengthsThatOverflowAreRefused) {
   EXPECT_THROW(decode_body(empty, 1), ProtocolError) << "an address without bytes";
 }
 
+TEST(PeersWire, BytesThatMustBeZeroAreChecked) {
+  const Bytes good = body_of({{3, 0, 0}}, "", {Bytes(3)});
+  for (const std::size_t at : {std::size_t{4}, kHeaderBytes + 20}) {
+    Bytes body = good;
+    body[at] = std::byte{1};
+    EXPECT_THROW(decode_body(body, 1), ProtocolError) << at;
+  }
+}
+
+TEST(PeersWire, FeaturesOfLaterVersionsAreNoError) {
+  EXPECT_EQ(decode_open(encode(Open{.features = 1, .window_messages = 1})).features, 1u);
+}
+
 TEST(PeersWire, ControlMessagesReturnTheirContent) {
   const Open open{.features = 0,
                   .window_messages = 5,

@@ -71,6 +71,18 @@ TEST_F(DeviceBodiesTest, ABlockLivesAsLongAsItsBodies) {
   EXPECT_EQ(download(second.get(), 100), bytes);
 }
 
+TEST_F(DeviceBodiesTest, MemoryThatIsThereIsToldAsABodys) {
+  auto owner = bodies_.allocate(100);
+  std::byte* const memory = owner.get();
+  const std::weak_ptr<std::byte> alive = owner;
+  auto lent = DeviceBodies::lend(context_, memory, std::move(owner));
+  EXPECT_EQ(lent.get(), memory);
+  EXPECT_EQ(DeviceBodies::context_of(lent), context_);
+  EXPECT_FALSE(alive.expired());
+  lent.reset();
+  EXPECT_TRUE(alive.expired());
+}
+
 TEST_F(DeviceBodiesTest, TakesBodiesByValueAlone) {
   EXPECT_TRUE(bodies_.takes(dissociated::write_tag(7, dissociated::BodyType::kPacked)));
   EXPECT_FALSE(bodies_.takes(dissociated::write_tag(7, dissociated::BodyType::kRemote)));

@@ -292,7 +292,7 @@ class RawClient {
     EXPECT_EQ(transport::shm::receive_packet(socket_.get(), &welcome_, "a test"), transport::shm::Received::kPacket);
     transport::shm::Welcome welcome;
     EXPECT_TRUE(transport::shm::decode(welcome_.content(), &welcome));
-    ring_ = transport::shm::RingMemory::adopt_own(welcome_.fds[1], welcome.ring_bytes, "a test");
+    ring_ = transport::shm::RingMemory::adopt_own(welcome_.fds[1].unchecked(), welcome.ring_bytes, "a test");
   }
   transport::shm::RingHeader& header() const { return *ring_.header(); }
   std::span<std::byte> data() const { return {ring_.data(), ring_.ring_bytes()}; }

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "crossdock/core/error.h"
 #include "device/region_address.h"
-#include "session/host_copy.h"
 #include "session/published_table.h"
 #include "support/batches.h"
 
@@ -75,44 +73,6 @@ TEST(TableStreamTest, PaddingIsZeroWhateverTheArenaHasThere) {
   std::size_t buffers = 0;
   for (const dissociated::RemoteBuffer& buffer : table->buffers) buffers += buffer.length > 0 ? 1 : 0;
   expect_packed(*table, stream, 2 * buffers);
-}
-
-TEST(HostCopyStreamTest, GoesByTheWayThatItsMemoryCanGoOnceItIsMade) {
-  constexpr WayAnswer kRead = {transport::Way::kRead, "the plan"};
-  for (const bool refused : {false, true}) {
-    const auto copy = std::make_shared<HostCopy>(publish_stream(*testing::number_stream(2, 100), Runtime(), {}));
-    const auto waker = std::make_shared<ConnectionWaker>(std::make_shared<Waker>(), nullptr);
-    copy->step();
-    int asked = 0;
-    HostCopyStream stream(copy, waker, kRead, [&](const PublishedTable& made) {
-      ++asked;
-      EXPECT_EQ(copy->get().get(), &made);
-      return refused ? kByMessage : kRead;
-    });
-    EXPECT_EQ(stream.way().way, transport::Way::kRead);
-    Outgoing out;
-    int by_value = 0;
-    int bodies = 0;
-    for (; stream.peek(&out) == ServerStream::State::kReady; stream.pop()) {
-      bodies += out.has_body;
-      by_value += out.has_body && out.by_value;
-      out = {};
-    }
-    EXPECT_EQ(asked, 1);
-    EXPECT_EQ(bodies, 2);
-    EXPECT_EQ(by_value, refused ? 2 : 0);
-    EXPECT_EQ(stream.way().way, refused ? transport::Way::kMessage : transport::Way::kRead);
-  }
-}
-
-TEST(HostCopyStreamTest, EndsWithTheErrorOfItsPreparation) {
-  const auto copy = std::make_shared<HostCopy>(publish_stream(*testing::number_stream(1, 1), Runtime(), {}));
-  const auto waker = std::make_shared<ConnectionWaker>(std::make_shared<Waker>(), nullptr);
-  copy->step();
-  HostCopyStream stream(copy, waker, {transport::Way::kRead, "the plan"},
-                        [](const PublishedTable&) -> WayAnswer { throw UnsupportedError("no way is left"); });
-  Outgoing out;
-  EXPECT_THROW(stream.peek(&out), UnsupportedError);
 }
 
 TEST(PackTest, JoinsWhatLiesTogether) {

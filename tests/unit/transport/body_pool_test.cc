@@ -83,6 +83,22 @@ TEST(BodyPool, KeepsWithinItsLimitButAlwaysTheLast) {
   EXPECT_EQ(pool->allocate(8 << 20).get(), last);
 }
 
+TEST(BodyPool, OfAPeerKeepsNothingOverItsLimit) {
+  const auto pool = make_body_pool(1 << 20, LargeBodies::kFree);
+  const auto kept_after = [&](std::uint64_t size) {
+    const std::byte* at = nullptr;
+    {
+      const auto body = pool->allocate(size);
+      std::memset(body.get(), 1, size);
+      at = body.get();
+    }
+    unsigned char page = 0;
+    return ::mincore(const_cast<std::byte*>(at), 4096, &page) == 0;  // ENOMEM: it is no longer mapped
+  };
+  EXPECT_TRUE(kept_after(512 << 10));
+  EXPECT_FALSE(kept_after(8 << 20));
+}
+
 TEST(BodyPool, BodiesOutliveItOnAnyThread) {
   auto pool = make_body_pool();
   std::vector<std::thread> threads;

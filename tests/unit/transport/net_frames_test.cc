@@ -446,8 +446,9 @@ INSTANTIATE_TEST_SUITE_P(WithChecksums, Frames, ::testing::Values(Checksums::kEa
 
 // --- bodies in files ---
 
-/// A body of many parts, some in a file that others can write to; the rest in memory of this process.
-class BodyInAFile : public ::testing::Test {
+/// A body of many parts, some in a file that others can write to; the rest in memory of this process. The stream reads
+/// memory in this process, as TLS does.
+class BodyInAFile : public ::testing::TestWithParam<Checksums> {
  protected:
   BodyInAFile() : body_(pattern(900'001, 4)) {
     write(body_);
@@ -473,11 +474,11 @@ class BodyInAFile : public ::testing::Test {
   std::vector<ByteSpan> parts_;
   std::shared_ptr<int> keep_ = std::make_shared<int>();
   FakeStream stream_;
-  FrameWriter writer_{stream_, 1 << 20, Checksums::kEach};
+  FrameWriter writer_{stream_, 1 << 20, GetParam(), true};
 };
 
-TEST_F(BodyInAFile, IsReadAsItWasWrittenHoweverLittleGoesAtOnce) {
-  const std::vector<std::byte> expected = frame(Checksums::kEach, 3, 9, body_.size(), body_);
+TEST_P(BodyInAFile, IsReadAsItWasWrittenHoweverLittleGoesAtOnce) {
+  const std::vector<std::byte> expected = frame(GetParam(), 3, 9, body_.size(), body_);
   for (const std::size_t room : {std::size_t{50'000}, std::size_t{262'143}, std::size_t{262'168}, SIZE_MAX}) {
     stream_.output.clear();
     stream_.room = room;
@@ -490,20 +491,20 @@ TEST_F(BodyInAFile, IsReadAsItWasWrittenHoweverLittleGoesAtOnce) {
   }
 }
 
-TEST_F(BodyInAFile, GoesOutAsItWasSummedWhateverIsWrittenMeanwhile) {
+TEST_P(BodyInAFile, GoesOutAsItWasSummedWhateverIsWrittenMeanwhile) {
   stream_.room = 10'000;
   ASSERT_TRUE(send());
   write(pattern(body_.size(), 5));
   stream_.room = SIZE_MAX;
   while (!writer_.push()) {
   }
-  ASSERT_EQ(stream_.output.size(), frame(Checksums::kEach, 3, 9, body_.size(), body_).size());
+  ASSERT_EQ(stream_.output.size(), frame(GetParam(), 3, 9, body_.size(), body_).size());
   const ByteSpan payload = ByteSpan(stream_.output).subspan(kHeaderBytes, body_.size());
   EXPECT_TRUE(std::equal(body_.begin(), body_.begin() + 200'000, payload.begin())) << "it was summed before";
-  EXPECT_EQ(stream_.output, frame(Checksums::kEach, 3, 9, body_.size(), payload)) << "its checksum is its own";
+  EXPECT_EQ(stream_.output, frame(GetParam(), 3, 9, body_.size(), payload)) << "its checksum is its own";
 }
 
-TEST_F(BodyInAFile, ThatIsCutOffEndsTheStreamAndLetsGoOfTheBody) {
+TEST_P(BodyInAFile, ThatIsCutOffEndsTheStreamAndLetsGoOfTheBody) {
   stream_.room = 10'000;
   ASSERT_TRUE(send());
   std::filesystem::resize_file(path_, 300'000);
@@ -517,6 +518,9 @@ TEST_F(BodyInAFile, ThatIsCutOffEndsTheStreamAndLetsGoOfTheBody) {
   EXPECT_LT(stream_.output.size(), kHeaderBytes + 300'000 + 4096) << "nothing that is made up";
   EXPECT_FALSE(send());
 }
+
+INSTANTIATE_TEST_SUITE_P(Without, BodyInAFile, ::testing::Values(Checksums::kNone));
+INSTANTIATE_TEST_SUITE_P(WithChecksums, BodyInAFile, ::testing::Values(Checksums::kEach));
 
 // --- damage ---
 

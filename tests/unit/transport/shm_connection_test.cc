@@ -6,8 +6,10 @@
 #include <future>
 #include <thread>
 
+#include "device/memfd.h"
 #include "device/region.h"
 #include "shm_support.h"
+#include "support/system_calls.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
@@ -37,6 +39,28 @@ class ShmConnectionTest : public ::testing::Test {
   std::unique_ptr<Connection> server_;
   std::unique_ptr<Connection> client_;
 };
+
+TEST(ShmAnnouncements, AreReadForHolesInTurns) {
+  Child older([] {
+    testing::forbid_cachestat();
+    Pair pair = connected_pair({}, {});
+    constexpr std::uint64_t kSize = 16 << 20;
+    constexpr int kRegions = 4;
+    std::vector<std::shared_ptr<const Region>> regions;
+    for (std::uint16_t number = 0; number < kRegions; ++number) {
+      regions.push_back(Region::make_recycled(kSize, "test"));
+      require(pair.server->announce(number, regions.back()).has_value(), "an announcement");
+    }
+    pair.client->wake();
+    for (int turn = 0; turn < kRegions; ++turn) {
+      const std::uint64_t before = device::memfd::bytes_searched();
+      require(!pair.client->receive(), "no message");
+      require(device::memfd::bytes_searched() - before == kSize, "one region in a turn");
+    }
+    for (std::uint16_t number = 0; number < kRegions; ++number) region_of(*pair.client, number, 0);
+  });
+  EXPECT_EQ(older.wait(), 0);
+}
 
 TEST_F(ShmConnectionTest, AgreesOnWhoIsThere) {
   connect();

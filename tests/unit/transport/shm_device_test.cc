@@ -150,7 +150,7 @@ struct Announcement {
 TEST_F(ShmDevice, AClientRefusesHandlesThatItDidNotAskForOrThatLie) {
   const auto asked = open(1);
   const auto sent = region(asked, "on the device");
-  const int before = open_descriptors();
+  const int before = descriptors_when_closed();
   const auto announce = [&](const std::shared_ptr<Context>& wanted, const auto& bend) {
     RawServer server(wanted);
     Announcement announcement(sent);
@@ -163,7 +163,7 @@ TEST_F(ShmDevice, AClientRefusesHandlesThatItDidNotAskForOrThatLie) {
 
   for (const auto& other : {std::shared_ptr<Context>(), open(0)}) {
     EXPECT_THROW(announce(other, [](Announcement&) {}), ProtocolError) << "memory of another device than it asked for";
-    EXPECT_EQ(open_descriptors(), before);
+    EXPECT_EQ(descriptors_when_closed(), before);
   }
   using Lie = std::function<void(Announcement&)>;
   const std::uint64_t whole = sent->size();
@@ -199,7 +199,7 @@ TEST_F(ShmDevice, AClientRefusesHandlesThatItDidNotAskForOrThatLie) {
   };
   for (const auto& [what, lie] : lies) {
     EXPECT_THROW(announce(asked, lie), ProtocolError) << what;
-    EXPECT_EQ(open_descriptors(), before) << what;
+    EXPECT_EQ(descriptors_when_closed(), before) << what;
   }
 }
 

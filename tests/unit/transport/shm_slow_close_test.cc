@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shm_support.h"
+#include "support/exhaust.h"
 #include "transport/shm/control_socket.h"
 #include "transport/shm/packets.h"
 #include "transport/shm/socket.h"
@@ -69,10 +70,16 @@ class ShmSlowClose : public ::testing::Test {
 
   /// As a server's listener has it.
   void listen() { listener_ = shm_listen(path_, 10, 20, {.max_body = 0, .max_regions = 0}, log_.callback()); }
+  /// As a listener for peers has it, which accepts descriptors.
+  void listen_for_peers() {
+    listener_ = shm_listen(path_, 0, 0, {}, log_.callback(), Serves::kPeers);
+    role_ = ChannelRole::kMessages;
+  }
   /// Sends a packet with `n` descriptors that are slow to close.
-  void send_slow(const RawSocket& socket, ByteSpan bytes, std::size_t n = 1) {
+  void send_slow(const RawSocket& socket, ByteSpan bytes, std::size_t n = 1) { send_slow_at(socket.get(), bytes, n); }
+  void send_slow_at(int socket, ByteSpan bytes, std::size_t n) {
     auto slow = std::make_unique<SlowToClose>();
-    socket.send(bytes, std::vector<int>(n, slow->get()));
+    send_descriptors(socket, bytes, std::vector<int>(n, slow->get()));
     slow->forget();
     slow_.push_back(std::move(slow));
   }
@@ -84,7 +91,7 @@ class ShmSlowClose : public ::testing::Test {
   }
   /// A handshake by hand: the server's connection, to the client `socket`.
   std::unique_ptr<Connection> admit(const RawSocket& socket) {
-    socket.send(shm::encode(Hello{.max_message = 1000}));
+    socket.send(shm::encode(Hello{.max_message = 1000, .role = static_cast<std::uint32_t>(role_)}));
     auto connection = accept_one(*listener_);
     EXPECT_FALSE(socket.receive().empty());
     return connection;
@@ -95,6 +102,7 @@ class ShmSlowClose : public ::testing::Test {
   Log log_;
   std::vector<std::unique_ptr<SlowToClose>> slow_;
   std::unique_ptr<Listener> listener_;
+  ChannelRole role_ = ChannelRole::kBoth;  // of a client
 };
 
 TEST_F(ShmSlowClose, InAnOpening) {
@@ -156,6 +164,75 @@ TEST_F(ShmSlowClose, InAControlPacketThatNobodyHasRead) {
   ASSERT_TRUE(connection);
   socket.send(std::array{std::byte{1}});
   send_slow(socket, std::array{std::byte{1}});
+  expect_soon([&] { connection.reset(); });
+}
+
+TEST_F(ShmSlowClose, OfAPeerWhoseDescriptorsAreTaken) {
+  listen_for_peers();
+  const auto doorbell = std::vector{std::byte{shm::kDoorbell}};
+  const auto region = shm::encode(shm::RegionPacket{.kind = device::RegionKind::kRecycled, .size = 4096});
+  for (const auto& packet : {doorbell, region, std::vector<std::byte>()}) {
+    for (const std::size_t n : {1, 2, 9, 64}) {
+      const RawSocket socket(path_);
+      auto connection = admit(socket);
+      ASSERT_TRUE(connection);
+      send_slow(socket, packet, n);
+      connection->wake();
+      expect_soon([&] { EXPECT_THROW(connection->receive(), Error); });
+      expect_soon([&] { connection.reset(); });
+      slow_.clear();  // else new clients soon wait until fewer descriptors wait to be closed
+    }
+  }
+}
+
+TEST_F(ShmSlowClose, OfAPeerWhenNoDescriptorsAreLeft) {
+  listen_for_peers();
+  const RawSocket socket(path_);
+  auto connection = admit(socket);
+  ASSERT_TRUE(connection);
+  send_slow(socket, std::array{std::byte{shm::kDoorbell}}, 3);
+  connection->wake();
+  {
+    testing::AllDescriptors all;
+    all.free(1);
+    expect_soon([&] { EXPECT_THROW(connection->receive(), ResourceError); });
+  }
+  expect_soon([&] { connection.reset(); });
+}
+
+TEST_F(ShmSlowClose, OfAListenerThatAPeerConnectsTo) {
+  const UniqueFd listening = listening_socket(path_);
+  UniqueFd server;
+  const auto connect = [&](std::size_t in_answer) {
+    std::exception_ptr failure;
+    std::unique_ptr<Connection> connection;
+    std::thread connecting([&] {
+      try {
+        connection = shm_connect(path_, {}, 10'000, nullptr, {.role = ChannelRole::kMessages});
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    });
+    server.reset(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    UniqueFd own_file;
+    UniqueFd peer_file;
+    const shm::RingMemory own = make_ring(shm::RingMaker::End::kServer, shm::kMinRingBytes, &own_file);
+    const shm::RingMemory peer = make_ring(shm::RingMaker::End::kClient, shm::kMinRingBytes, &peer_file);
+    const shm::Welcome welcome{.ring_bytes = shm::kMinRingBytes, .max_message = 1000, .max_body = 1000};
+    if (in_answer > 0) {
+      send_slow_at(server.get(), shm::encode(welcome), in_answer);
+    } else {
+      shm::send_packet(server.get(), shm::encode(welcome), std::array{own_file.get(), peer_file.get()}, "test");
+    }
+    expect_soon([&] { connecting.join(); });
+    if (failure) std::rethrow_exception(failure);
+    return connection;
+  };
+  EXPECT_THROW(connect(2), ProtocolError);
+  EXPECT_THROW(connect(20), ProtocolError);
+  auto connection = connect(0);
+  ASSERT_TRUE(connection);
+  send_slow_at(server.get(), std::array{std::byte{shm::kDoorbell}}, 1);
   expect_soon([&] { connection.reset(); });
 }
 

@@ -2,6 +2,9 @@
 
 #include <thread>
 
+#include "support/leftovers.h"
+#include "transport/shm/control_socket.h"
+
 namespace crossdock::transport::shm_test {
 
 Pair connected_pair(const ShmOptions& server, const ShmOptions& client, const ConnectOptions& wishes) {
@@ -50,7 +53,7 @@ RawSocket::RawSocket(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_SEQPA
   }
 }
 
-void RawSocket::send(ByteSpan bytes, const std::vector<int>& descriptors) const {
+void send_descriptors(int socket, ByteSpan bytes, const std::vector<int>& descriptors) {
   iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   alignas(cmsghdr) std::byte control[CMSG_SPACE(64 * sizeof(int))] = {};
   msghdr message{};
@@ -65,7 +68,12 @@ void RawSocket::send(ByteSpan bytes, const std::vector<int>& descriptors) const 
     rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
     std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
   }
-  if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL) < 0) throw_errno(errno, "sending on a raw socket");
+  if (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) throw_errno(errno, "sending on a raw socket");
+}
+
+int descriptors_when_closed() {
+  while (shm::ControlSocket::waiting_to_close() > 0) std::this_thread::yield();
+  return testing::open_descriptors();
 }
 
 std::vector<std::byte> RawSocket::receive() const {

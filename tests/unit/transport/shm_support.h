@@ -193,11 +193,19 @@ struct Pair {
 
 Pair connected_pair(const ShmOptions& server = {}, const ShmOptions& client = {}, const ConnectOptions& wishes = {});
 
+/// Sends one packet with these descriptors, up to 64.
+void send_descriptors(int socket, ByteSpan bytes, const std::vector<int>& descriptors);
+
+/// The number of descriptors, once those that were refused are closed: a thread of the library's does that.
+int descriptors_when_closed();
+
 /// A client's socket without a client: sends what it likes.
 class RawSocket {
  public:
   explicit RawSocket(const std::string& path);
-  void send(ByteSpan bytes, const std::vector<int>& descriptors = {}) const;
+  void send(ByteSpan bytes, const std::vector<int>& descriptors = {}) const {
+    send_descriptors(fd_.get(), bytes, descriptors);
+  }
   /// The next packet's bytes, waiting up to 5 s; empty at the end.
   std::vector<std::byte> receive() const;
   int get() const { return fd_.get(); }

@@ -12,6 +12,7 @@
 
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
+#include "support/certificates.h"
 #include "support/process.h"
 #include "tcp_support.h"
 
@@ -57,12 +58,17 @@ std::shared_ptr<const std::vector<std::byte>> some_body(std::size_t size) {
 
 // --- two processes ---
 
-class TcpProcesses : public ::testing::Test {
+/// Over tcp, or over tcp+tls.
+class TcpProcesses : public ::testing::TestWithParam<bool> {
  protected:
-  void start(const std::function<void(Connection&)>& run, const TcpOptions& options = {}) {
-    listener_ = tcp_listen("", 0, 0, options, nullptr);
+  void start(const std::function<void(Connection&)>& run) {
+    const testing::TestCertificates certificates;
+    listener_ = GetParam() ? tcp_tls_listen("", 0, 0, {}, certificates.server_options(), nullptr)
+                           : tcp_listen("", 0, 0, {}, nullptr);
     child_ = std::make_unique<testing::ChildProcess>([&](const auto&) {
-      const auto client = tcp_connect(address_of(*listener_), options, 10'000, nullptr);
+      const auto client =
+          GetParam() ? tcp_tls_connect(address_of(*listener_), {}, certificates.client_options(), 10'000, nullptr)
+                     : tcp_connect(address_of(*listener_), {}, 10'000, nullptr);
       run(*client);
       return 0;
     });
@@ -75,7 +81,7 @@ class TcpProcesses : public ::testing::Test {
   std::unique_ptr<testing::ChildProcess> child_;
 };
 
-TEST_F(TcpProcesses, BodiesCrossBothWays) {
+TEST_P(TcpProcesses, BodiesCrossBothWays) {
   const auto body = some_body(3'000'001);
   start([&](Connection& client) {
     take_all(client, 20, *body);
@@ -86,7 +92,7 @@ TEST_F(TcpProcesses, BodiesCrossBothWays) {
   EXPECT_EQ(child_->wait(), 0);
 }
 
-TEST_F(TcpProcesses, AKilledPeerIsNoticedAfterItsLastWords) {
+TEST_P(TcpProcesses, AKilledPeerIsNoticedAfterItsLastWords) {
   start([](Connection& client) {
     client.send(as_bytes("last words"), {});
     ::pause();
@@ -98,7 +104,7 @@ TEST_F(TcpProcesses, AKilledPeerIsNoticedAfterItsLastWords) {
   EXPECT_THROW(server_->send(as_bytes("x"), {}), ConnectionError);
 }
 
-TEST_F(TcpProcesses, ASenderAloneNoticesAKilledPeer) {
+TEST_P(TcpProcesses, ASenderAloneNoticesAKilledPeer) {
   start([](Connection&) { ::pause(); });
   child_->kill();
   EXPECT_THROW(
@@ -112,7 +118,7 @@ TEST_F(TcpProcesses, ASenderAloneNoticesAKilledPeer) {
       ConnectionError);
 }
 
-TEST_F(TcpProcesses, AForkedChildMayNotUseWhatItInherited) {
+TEST_P(TcpProcesses, AForkedChildMayNotUseWhatItInherited) {
   start([](Connection& client) {
     for (int i = 0; i < 2; ++i) client.send(receive_or_throw(client), {});
     receive_or_throw(client);
@@ -149,6 +155,9 @@ TEST_F(TcpProcesses, AForkedChildMayNotUseWhatItInherited) {
   server_->send(as_bytes("last"), {});
   EXPECT_EQ(child_->wait(), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Plain, TcpProcesses, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(Tls, TcpProcesses, ::testing::Values(true));
 
 // --- two networks ---
 

@@ -35,6 +35,9 @@ inline std::unique_ptr<Connection> accept_one(Listener& listener, int timeout_ms
 }
 
 /// The address in a listener's URI, as a transport is given it.
-inline std::string address_of(const Listener& listener) { return listener.uri().substr(4); }
+inline std::string address_of(const Listener& listener) {
+  const std::string uri = listener.uri();
+  return uri.substr(uri.find(':') + 1);
+}
 
 }  // namespace crossdock::transport::tcp_test

@@ -98,7 +98,7 @@ void warn() {
 TEST(UcxLibrary, OneThatWasClosedIsOursStill) {
   std::vector<std::string> lines;
   for (int i = 0; i < 2; ++i) {
-    const auto sink = add_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+    const auto sink = log_sinks().add([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
     lines.clear();
     warn();
     EXPECT_THAT(lines, ::testing::Contains(HasSubstr("no-such-device"))) << i;
@@ -170,7 +170,7 @@ TEST(UcxLibrary, NothingIsPrintedAndLinesOfTheLogArePassedOn) {
   const ScopedVariable unused("UCX_NO_SUCH_OPTION", "1");
   Output output;
   warn();  // into nothing
-  auto sink = add_log_sink([&](LogLevel level, std::string_view line) {
+  auto sink = log_sinks().add([&](LogLevel level, std::string_view line) {
     if (level >= LogLevel::kWarning) lines.emplace_back(line);
   });
   warn();

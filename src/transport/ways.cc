@@ -1,4 +1,4 @@
-#include "transport/internal/ways.h"
+#include "transport/ways.h"
 
 #include "crossdock/core/error.h"
 #include "transport/transport.h"

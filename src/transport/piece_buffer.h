@@ -3,12 +3,14 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <span>
 
 #include "core/bytes.h"
 #include "core/unique_fd.h"
 
-namespace crossdock::transport::net {
+namespace crossdock::transport {
 
 /// Memory for a copy of a piece of a body whose own memory may become unreadable: that of a file that another process
 /// truncates. The system makes the copy, so that truncation is reported as an error instead of raising SIGBUS. A
@@ -35,4 +37,8 @@ class PieceBuffer {
   std::size_t content_ = 0;
 };
 
-}  // namespace crossdock::transport::net
+/// Returns a copy of a whole body of `size` bytes. Throws FileChangedError if a part isn't readable any more,
+/// ResourceError.
+std::unique_ptr<PieceBuffer> copy_of(std::span<const ByteSpan> parts, std::uint64_t size);
+
+}  // namespace crossdock::transport

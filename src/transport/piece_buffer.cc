@@ -1,4 +1,4 @@
-#include "piece_buffer.h"
+#include "transport/piece_buffer.h"
 
 #include <sys/mman.h>
 
@@ -7,11 +7,12 @@
 #include <climits>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "crossdock/core/error.h"
 #include "device/memfd.h"
 
-namespace crossdock::transport::net {
+namespace crossdock::transport {
 namespace {
 
 constexpr const char* kName = "crossdock-piece";
@@ -58,4 +59,17 @@ bool PieceBuffer::fill(std::span<iovec> parts) {
   return true;
 }
 
-}  // namespace crossdock::transport::net
+std::unique_ptr<PieceBuffer> copy_of(std::span<const ByteSpan> parts, std::uint64_t size) {
+  auto copy = std::make_unique<PieceBuffer>(static_cast<std::size_t>(size));
+  std::vector<iovec> sources;
+  sources.reserve(parts.size());
+  for (const ByteSpan part : parts) sources.push_back({const_cast<std::byte*>(part.data()), part.size()});
+  if (!copy->fill(sources)) {
+    throw FileChangedError(
+        "a body can't be read any more: its file was truncated; replace files as a whole, or serve them with "
+        "stable=\"snapshot\"");
+  }
+  return copy;
+}
+
+}  // namespace crossdock::transport

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "crossdock/core/export.h"
+#include "crossdock/session/client.h"
+#include "crossdock/session/server.h"
+#include "crossdock/transport/options.h"
+
+namespace crossdock::session {
+
+struct RelayOptions {
+  /// How consumers are served. `source_threads` limits the fetches at the same time. `flight` must be none.
+  ServerOptions server{};
+  /// How to connect to the upstream. `timeout_ms` also limits the wait for each batch. `runtime` is that of `server`.
+  ClientOptions client{};
+  /// Limits the memory of fetched tables and tensors: those that are kept, those that were replaced and that consumers
+  /// still hold, and those that are being received. 0: a quarter of the machine's memory, or of this process's cgroup.
+  std::uint64_t max_memory = 0;
+  /// For this time, in ms, what is held is served without a question to the upstream. 0: the upstream is asked at each
+  /// request.
+  int max_age_ms = 0;
+  /// Whether what is held is served while the upstream can't be reached. Otherwise requests fail with its error.
+  bool stale = true;
+};
+
+/// A snapshot of statistics since the relay's start.
+struct RelayStats {
+  ServerStats server;
+  std::uint64_t hits = 0;           ///< Requests that were answered with what was held, and that it was current.
+  std::uint64_t stale_hits = 0;     ///< Requests that were answered with what was held, with the upstream unreachable.
+  std::uint64_t fetches = 0;        ///< Tables and tensors that were received completely.
+  std::uint64_t failures = 0;       ///< Fetches that failed.
+  std::uint64_t catalogs = 0;       ///< Reads of the upstream's catalog.
+  std::uint64_t evictions = 0;      ///< Names that were withdrawn to make room.
+  std::uint64_t bytes_fetched = 0;  ///< Sum of the buffers of what was fetched.
+  std::uint64_t bytes_used = 0;     ///< Of `max_memory`.
+  std::uint64_t max_memory = 0;
+  std::string upstream;  ///< The URI that it is connected to; empty: not connected.
+};
+
+/// Fetches what its consumers ask for from another server, the upstream, once, and serves it to all of them: over shm:
+/// one fetch for all processes of a machine. A table is served once all of it was received, in the memory that it was
+/// received in; its schema before. Consumers that ask for a name while it is fetched wait for that fetch; it goes on if
+/// they leave.
+///
+/// Before a table is fetched, and as it arrives, the relay withdraws what was least recently asked for, and what no
+/// consumer holds, until there is room. If there isn't, the request fails with a ResourceError. What a consumer holds
+/// stays as it is. Live streams and factories are refused with an UnsupportedError. The catalog has the upstream's
+/// names. Errors of the upstream reach the consumer with their names; those of the connection to it as a RemoteError.
+///
+/// A name is fetched again when its version in the upstream's catalog has changed (CatalogEntry::version), or, of
+/// servers that have no versions, when it is older than RelayOptions::max_age_ms. A request that comes while the same
+/// name is being asked for or fetched gets what that brings, which may be older than the request. After a failure to
+/// connect, the relay tries again with the first request after a second.
+///
+/// Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
+class CROSSDOCK_EXPORT Relay {
+ public:
+  /// Connects to the first of the `upstream` URIs that answers, and listens, before it returns. A later connection may
+  /// be to another one. Throws as Client and Server do; ConnectionError if there are several and none answers;
+  /// InvalidArgumentError for no upstream, and for a Flight server beside it. `interrupted`: for the connecting.
+  Relay(std::vector<std::string> upstream, RelayOptions options, const transport::InterruptHook& interrupted = {});
+  /// Calls close().
+  ~Relay();
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
+
+  /// The URIs to connect to, for all of ServerOptions::uris.
+  const std::vector<std::string>& uris() const noexcept;
+  RelayStats stats() const;
+  /// Ends every stream and fetch under way with an error at its consumers, stops listening, and joins the threads. What
+  /// consumers hold stays valid. May be called twice. Throws InterruptedError after everything was closed except a
+  /// fetch that hasn't ended: the next close(), or the destructor, waits for that.
+  void close(const transport::InterruptHook& interrupted = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace crossdock::session

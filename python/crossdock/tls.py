@@ -1,0 +1,74 @@
+"""Certificates and keys for connections over TLS."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias, final
+
+from crossdock import _native
+from crossdock.errors import InvalidArgumentError
+
+__all__ = ["TLS"]
+
+Pem: TypeAlias = str | os.PathLike[str] | bytes
+
+_MOST = 16 << 20  # bytes of a file: more than any store of roots has
+
+
+def _read(source: Pem | None, what: str) -> bytes:
+    """Returns the PEM text that is given, or that is in the file at a path."""
+    if source is None:
+        return b""
+    if isinstance(source, bytes):
+        return source
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {type(source).__name__}")
+    if isinstance(source, str) and source.startswith("-----BEGIN"):
+        raise InvalidArgumentError(f"{what} is a PEM text: give it as bytes, or the path of its file")
+    with open(source, "rb") as file:
+        text = file.read(_MOST + 1)
+    if not 0 < len(text) <= _MOST:
+        raise InvalidArgumentError(f"{what}: {os.fspath(source)} is {'too long' if text else 'empty'} for a PEM file")
+    return text
+
+
+@final
+class TLS:
+    """What an end of `tcp+tls:` proves, and whom it trusts: certificates and keys, as paths of PEM files or as the
+    bytes of such files. They are read once, when the object is made.
+
+    certificate: this end's certificate, and after it those of its issuers up to a root, which may be left out. A server
+        needs it; a client only if the server requires one.
+    key: the private key of the certificate, not encrypted.
+    roots: for clients: the certificates of the issuers that are trusted. None: those that the system trusts.
+    client_roots: for servers: the certificates of the issuers of clients' certificates. Every client must have such a
+        certificate then. None: clients need none.
+    server_name: for clients: the name or the address that the server's certificate must have. None: the URI's host.
+
+    Immutable. A wrong file is found by `serve()` or `connect()` (`InvalidArgumentError`); one that can't be read
+    raises `OSError` here.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(
+        self,
+        *,
+        certificate: Pem | None = None,
+        key: Pem | None = None,
+        roots: Pem | None = None,
+        client_roots: Pem | None = None,
+        server_name: str | None = None,
+    ) -> None:
+        if not isinstance(server_name, str | None):
+            raise TypeError(f"server_name must be a str, not {type(server_name).__name__}")
+        self._native = _native.TlsOptions(
+            _read(certificate, "certificate"),
+            _read(key, "key"),
+            _read(roots, "roots"),
+            _read(client_roots, "client_roots"),
+            server_name or "",
+        )
+
+    def __repr__(self) -> str:  # without the key
+        return "<crossdock.TLS>"

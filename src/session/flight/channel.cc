@@ -1,0 +1,177 @@
+#include "session/flight/channel.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "core/base64.h"
+#include "core/log_sinks.h"
+#include "core/text.h"
+#include "crossdock/core/error.h"
+#include "session/flight/outgoing_call.h"
+#include "session/remote_error.h"
+#include "transport/tls.h"
+
+namespace crossdock::session {
+namespace {
+
+xd_bytes bytes_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
+
+/// gRPC's names of the codes (grpc.io, "Status codes").
+const char* name_of(flight::StatusCode code) noexcept {
+  constexpr std::array<const char*, 17> kNames = {
+      "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+      "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+      "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+      "DATA_LOSS", "UNAUTHENTICATED"};
+  const auto index = static_cast<std::size_t>(code);
+  return index < kNames.size() ? kNames[index] : "of an unknown code";
+}
+
+/// The host of "host:port" or "[::1]:port".
+std::string host_in(const std::string& target) {
+  std::string host = target.substr(0, target.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
+}  // namespace
+
+std::string text_of(const flight::Status& status) {
+  using flight::StatusCode;
+  if (flight::status_of_text(status.text).code != StatusCode::kUnknown) return status.text;
+  const auto code = [&] {
+    switch (status.code) {
+      case StatusCode::kNotFound: return ErrorCode::kNotFound;
+      case StatusCode::kUnavailable: return ErrorCode::kConnection;
+      case StatusCode::kUnauthenticated:
+      case StatusCode::kPermissionDenied: return ErrorCode::kPermission;
+      case StatusCode::kUnimplemented: return ErrorCode::kUnsupported;
+      case StatusCode::kDeadlineExceeded: return ErrorCode::kTimeout;
+      default: return ErrorCode::kRemote;
+    }
+  }();
+  return std::string(error_name(code)) + ": " + status.text + " (gRPC's " + name_of(status.code) + ")";
+}
+
+void throw_status(const flight::Status& status, const std::string& where) {
+  const std::string text = text_of(status);
+  // The arguments of a call are the client's.
+  constexpr std::string_view kInvalid = "InvalidArgumentError: ";
+  if (status.code == flight::StatusCode::kInvalidArgument && text.starts_with(kInvalid)) {
+    throw InvalidArgumentError(printable(text.substr(kInvalid.size())) + " (reported by " + where + ")");
+  }
+  if (status.code != flight::StatusCode::kUnavailable) throw_remote(text, where);
+  // gRPC's reasons say little of TLS; of most faults it says only that the handshake failed.
+  const std::string hint =
+      where.starts_with(kEncryptedFlight)
+          ? "; if it is there: a certificate wasn't accepted (the trusted issuers, the name or the "
+            "date of the server's, or it wants one of this client), or the server is a plain grpc: one"
+          : "; a server that encrypts is at grpc+tls:";
+  throw ConnectionError("no Flight server answers at " + where + ": " + printable(text) + hint);
+}
+
+xd_tls tls_for(const transport::TlsOptions& options, bool server) {
+  return {.on = 1,
+          .roots = bytes_of(server ? options.client_roots : options.roots),
+          .certificate_chain = bytes_of(options.certificate_chain),
+          .private_key = bytes_of(options.private_key),
+          .server_name = bytes_of(options.server_name)};
+}
+
+std::shared_ptr<FlightChannel> FlightChannel::open(const std::string& address, const GrpcOptions& options,
+                                                   const transport::TlsOptions* tls) {
+  const std::size_t colon = address.rfind(':');
+  if (!address.starts_with("//") || colon == std::string::npos || colon <= 2 || colon + 1 == address.size()) {
+    throw UriError("a Flight server is at grpc://HOST:PORT, not at grpc:" + printable(address));
+  }
+  return std::shared_ptr<FlightChannel>(new FlightChannel(CarrierLibrary::get(), address.substr(2), options, tls));
+}
+
+FlightChannel::FlightChannel(std::shared_ptr<const CarrierLibrary> carrier, std::string target,
+                             const GrpcOptions& options, const transport::TlsOptions* tls)
+    : carrier_(std::move(carrier)),
+      encrypted_(tls != nullptr),
+      where_((encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" + target),
+      host_(host_in(target)),
+      login_(options.user.empty() && options.password.empty()
+                 ? std::string()
+                 : "Basic " + to_base64(as_bytes(options.user + ":" + options.password))),
+      authorization_(options.token.empty() ? std::string() : "Bearer " + options.token) {
+  if (!login_.empty() && !authorization_.empty()) {
+    throw InvalidArgumentError("give a token or a login for " + where_ + ", not both");
+  }
+  if (options.user.find(':') != std::string::npos) throw InvalidArgumentError("a user name has no colon");
+  if (encrypted_) transport::check_tls(*tls, false);
+  const xd_channel_options wanted{.size = sizeof(xd_channel_options),
+                                  .target = bytes_of(target),
+                                  .tls = encrypted_ ? tls_for(*tls, false) : xd_tls{},
+                                  .max_message = std::numeric_limits<std::int32_t>::max()};
+  channel_ = carrier_->calls().channel_open(&wanted);
+}
+
+FlightChannel::~FlightChannel() { carrier_->calls().channel_close(channel_); }
+
+std::string FlightChannel::authorization() const {
+  const std::lock_guard lock(mutex_);
+  return authorization_;
+}
+
+FlightChannel::Answer FlightChannel::answer_to(const char* method, flight::Bytes request,
+                                               std::optional<std::string> authorization, int timeout_ms,
+                                               const transport::InterruptHook& interrupted) {
+  const auto call =
+      OutgoingCall::start(shared_from_this(), method, {std::move(request)}, false, {}, std::move(authorization));
+  Answer answer;
+  std::uint64_t bytes = 0;
+  try {
+    for (;;) {
+      call->wait(timeout_ms, interrupted);
+      while (const auto message = call->take()) {
+        bytes += message->size();
+        if (bytes > kMostAnswers) {
+          throw ResourceError("the answer of " + where_ + " to " + method + " is over the limit of " +
+                              std::to_string(kMostAnswers) + " bytes");
+        }
+        answer.messages.push_back(message->whole());
+      }
+      if (const auto status = call->over()) {
+        answer.status = *status;
+        answer.authorization = call->answered_authorization();
+        return answer;
+      }
+    }
+  } catch (...) {
+    call->cancel();
+    throw;
+  }
+}
+
+void FlightChannel::log_in(int timeout_ms, const transport::InterruptHook& interrupted) {
+  Answer answer = answer_to("Handshake", flight::encode(flight::Handshake{}), login_, timeout_ms, interrupted);
+  if (answer.status.code != flight::StatusCode::kOk) throw_status(answer.status, where_);
+  if (answer.authorization.empty()) {
+    throw UnsupportedError(where_ + " answers a login without the header \"authorization\", which later calls need");
+  }
+  const std::lock_guard lock(mutex_);
+  authorization_ = std::move(answer.authorization);
+}
+
+std::vector<flight::Bytes> FlightChannel::ask(const char* method, flight::Bytes request, int timeout_ms,
+                                              const transport::InterruptHook& interrupted) {
+  bool logged_in = !logs_in();
+  if (logs_in() && authorization().empty()) {
+    log_in(timeout_ms, interrupted);
+    logged_in = true;
+  }
+  for (;;) {
+    Answer answer = answer_to(method, request, {}, timeout_ms, interrupted);
+    if (answer.status.code == flight::StatusCode::kOk) return std::move(answer.messages);
+    // A login is valid for some time, and a server that was started again may know it no longer.
+    if (answer.status.code != flight::StatusCode::kUnauthenticated || logged_in) throw_status(answer.status, where_);
+    log_in(timeout_ms, interrupted);
+    logged_in = true;
+  }
+}
+
+}  // namespace crossdock::session

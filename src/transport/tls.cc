@@ -1,0 +1,12 @@
+#include "transport/tls.h"
+
+#include "transport/net/tls/context.h"
+
+namespace crossdock::transport {
+
+void check_tls(const TlsOptions& options, bool server) {
+  using net::tls::End;
+  const net::tls::Context checked(server ? End::kServer : End::kClient, options);
+}
+
+}  // namespace crossdock::transport

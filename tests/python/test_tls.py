@@ -1,0 +1,183 @@
+"""tcp+tls in the package and in the command: certificates of both ends, and what is said of bad ones."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.certificates import Certificates
+
+import crossdock as xd
+
+TABLE = pa.table({"n": range(100_000)})
+CLI = [sys.executable, "-m", "crossdock"]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def of_server(certificates: Certificates) -> xd.TLS:
+    return xd.TLS(certificate=certificates.server, key=certificates.key(certificates.server))
+
+
+@pytest.fixture
+def server(of_server: xd.TLS) -> Iterator[xd.Server]:
+    with xd.serve({"t": TABLE}, ["shm:", "tcp+tls:"], tls=of_server, token="a token") as serving:
+        yield serving
+
+
+def _uri(server: xd.Server) -> str:
+    return next(uri for uri in server.uris if uri.startswith("tcp+tls:"))
+
+
+def test_tables_cross_and_the_statistics_say_what_carries_them(server: xd.Server, certificates: Certificates) -> None:
+    with xd.connect(_uri(server), tls=xd.TLS(roots=certificates.issuer), token="a token") as client:
+        assert client.list()[0].way == "message"
+        assert pa.table(client.get("t")) == TABLE
+        assert [one["carrier"] for one in server.stats()["consumers"]] == ["tcp+tls"]
+
+
+def test_a_pem_text_may_be_given_as_bytes(server: xd.Server, certificates: Certificates) -> None:
+    roots = certificates.issuer.read_bytes()
+    with xd.connect(_uri(server), tls=xd.TLS(roots=roots), token="a token") as client:
+        assert pa.table(client.get("t")) == TABLE
+    with pytest.raises(xd.InvalidArgumentError, match="give it as bytes"):
+        xd.TLS(roots=roots.decode())
+
+
+def test_files_and_live_streams_cross(of_server: xd.TLS, certificates: Certificates, tmp_path: Path) -> None:
+    xd.write(TABLE, tmp_path / "t.arrow")
+    live = pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(max_chunksize=1000))
+    with (
+        xd.serve({"file": tmp_path / "t.arrow", "live": live}, "tcp+tls:", tls=of_server) as server,
+        xd.connect(server.uri, tls=xd.TLS(roots=certificates.issuer)) as client,
+    ):
+        assert pa.table(client.get("file")) == TABLE
+        assert pa.table(client.get("live")) == TABLE
+
+
+def test_a_file_that_is_cut_off_ends_a_stream_and_not_the_server(
+    of_server: xd.TLS, certificates: Certificates, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.arrow"
+    xd.write(pa.table({"n": np.arange(8_000_000)}), path)
+    with (
+        # A file that is open for writing gets no lease, by which the system would have truncate() wait for 45 s.
+        path.open("r+b") as writer,
+        xd.serve({"t": path}, "tcp+tls:", tls=of_server) as server,
+        xd.connect(server.uri, tls=xd.TLS(roots=certificates.issuer)) as client,
+    ):
+        reader = client.get("t")
+        writer.truncate(10_000_000)
+        with pytest.raises((xd.TruncatedStreamError, xd.FileChangedError)):
+            for _ in reader:
+                pass
+        assert server.stats()["connections"] >= 1, "it lives"
+
+
+def test_certificates_are_checked(server: xd.Server, certificates: Certificates) -> None:
+    with pytest.raises(xd.PermissionError, match=r"signed itself|issuer isn't trusted"):
+        xd.connect(_uri(server), tls=xd.TLS(roots=certificates.other), token="a token")
+    with pytest.raises(xd.PermissionError, match="isn't trusted by this system"):
+        xd.connect(_uri(server), token="a token")
+    with pytest.raises(xd.PermissionError, match=r"another name than other\.example"):
+        xd.connect(_uri(server), tls=xd.TLS(roots=certificates.issuer, server_name="other.example"), token="a token")
+    with pytest.raises(xd.PermissionError, match="the token is wrong"):
+        xd.connect(_uri(server), tls=xd.TLS(roots=certificates.issuer), token="another")
+    with pytest.raises(xd.HandshakeError, match="speaks no TLS"):
+        xd.connect(_uri(server).replace("tcp+tls", "tcp"), token="a token")
+
+
+def test_clients_may_have_to_have_a_certificate(certificates: Certificates) -> None:
+    tls = xd.TLS(
+        certificate=certificates.server, key=certificates.key(certificates.server), client_roots=certificates.issuer
+    )
+    with xd.serve({"t": TABLE}, "tcp+tls:", tls=tls) as server:
+        with pytest.raises(xd.PermissionError, match="requires a certificate"):
+            xd.connect(server.uri, tls=xd.TLS(roots=certificates.issuer))
+        own = xd.TLS(
+            roots=certificates.issuer, certificate=certificates.client, key=certificates.key(certificates.client)
+        )
+        with xd.connect(server.uri, tls=own) as client:
+            assert pa.table(client.get("t")) == TABLE
+
+
+def test_options_that_can_not_work_are_named(certificates: Certificates, of_server: xd.TLS) -> None:
+    with pytest.raises(xd.InvalidArgumentError, match="certificate_chain and private_key are missing"):
+        xd.serve({}, "tcp+tls:")
+    with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls"):
+        xd.serve({}, "tcp:", tls=of_server)
+    with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls"):
+        xd.connect("tcp://127.0.0.1:1", tls=of_server)
+    with pytest.raises(xd.UriError, match="a token must not be in a URI"):
+        xd.connect("tcp+tls://secret@127.0.0.1:1")
+    with pytest.raises(FileNotFoundError):
+        xd.TLS(roots="/nowhere/roots.pem")
+    with pytest.raises(TypeError, match="roots must be the path"):
+        xd.TLS(roots=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"tls must be a crossdock\.TLS"):
+        xd.connect("tcp+tls://127.0.0.1:1", tls="roots.pem")  # type: ignore[arg-type]
+    assert "PRIVATE" not in repr(of_server)
+
+
+async def _exchange(certificates: Certificates, of_server: xd.TLS) -> None:
+    async with await xd.peers.listen("tcp+tls:", tls=of_server) as listener:
+        accepting = asyncio.create_task(listener.accept())
+        with pytest.raises(xd.PermissionError, match=r"issuer isn't trusted|signed itself"):
+            await xd.peers.connect(listener.uris[0], tls=xd.TLS(roots=certificates.other))
+        async with (
+            await xd.peers.connect(listener.uris[0], tls=xd.TLS(roots=certificates.issuer)) as one,
+            await accepting as other,
+        ):
+            assert not one.same_machine
+            await one.send([b"forth", bytes(1 << 20)])
+            assert [bytes(memoryview(frame)) for frame in (await other.recv()).frames] == [b"forth", bytes(1 << 20)]
+            await other.send([b"back"])
+            assert [bytes(memoryview(frame)) for frame in (await one.recv()).frames] == [b"back"]
+    with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls"):
+        await xd.peers.listen("tcp:", tls=of_server)
+
+
+def test_peers_exchange_messages(certificates: Certificates, of_server: xd.TLS) -> None:
+    asyncio.run(_exchange(certificates, of_server))
+
+
+def test_the_command_serves_and_gets(certificates: Certificates, tmp_path: Path) -> None:
+    xd.write(TABLE, tmp_path / "t.arrow")
+    own = ["--tls-certificate", str(certificates.server), "--tls-key", str(certificates.key(certificates.server))]
+    serving = subprocess.Popen(
+        [*CLI, "serve", "t.arrow", "--uri", "tcp+tls:", *own], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert serving.stdout is not None
+        uri = serving.stdout.readline().strip()
+        assert uri.startswith("tcp+tls://127.0.0.1:")
+
+        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run([*CLI, *arguments], cwd=tmp_path, capture_output=True, text=True)
+
+        roots = ["--tls-roots", str(certificates.issuer)]
+        got = run("get", uri, "t", "-o", "copy.arrow", *roots)
+        assert got.returncode == 0, got.stderr
+        assert pa.table(xd.open(tmp_path / "copy.arrow")) == TABLE
+        assert run("ls", uri, *roots).returncode == 0
+        assert run("inspect", uri, "t", *roots).returncode == 0
+        refused = run("ls", uri)
+        assert refused.returncode == 1
+        assert "PermissionError" in refused.stderr
+        assert "--tls-roots" in refused.stderr
+        wrong = run("ls", "tcp://127.0.0.1:1", *roots)
+        assert wrong.returncode == 2
+        assert "--tls-roots is for tcp+tls" in wrong.stderr
+    finally:
+        serving.terminate()
+        assert serving.wait(10) == 0
