@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "accepted_sockets.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::fabric {
@@ -79,7 +80,7 @@ struct UndrainedEndpoints {
         put(endpoint);
         continue;
       }
-      delete endpoint;
+      Endpoint::destroy(endpoint);
       count.fetch_sub(1, std::memory_order_relaxed);
     }
   }
@@ -98,7 +99,7 @@ void CloseEndpoint::operator()(Endpoint* endpoint) const noexcept {
   undrained.progress();
   endpoint->drain();
   if (endpoint->drained()) {
-    delete endpoint;
+    Endpoint::destroy(endpoint);
     return;
   }
   undrained.count.fetch_add(1, std::memory_order_relaxed);
@@ -165,28 +166,29 @@ void Endpoint::drain() noexcept {
   }
   const auto deadline = std::chrono::steady_clock::now() + kDrainTime;
   try {
-    while (!may_close()) {
+    while (!drained()) {
       if (progress() > 0) continue;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       if (left.count() <= 0) return;
-      // libfabric takes a connection 10 ms after it has looked for one, though the descriptor is readable already.
-      if (!drained() && may_sleep()) readable(left);
+      pollfd ask{descriptor_, POLLIN, 0};
+      if (may_sleep()) ::poll(&ask, 1, static_cast<int>(left.count()));
     }
   } catch (const std::exception&) {
     // Without progress there is nothing to wait for.
   }
 }
 
-/// Whether nothing is being received, or the peer has closed its endpoint, and libfabric has taken every connection
-/// that has come: 1.17.0 never closes the sockets of others. A peer whose opening has arrived has no other connection.
-bool Endpoint::may_close() const {
-  return drained() && (its_opening_.done || domain_->progresses_by_itself() ||
-                       (may_sleep() && !readable(std::chrono::milliseconds(0))));
-}
-
-bool Endpoint::readable(std::chrono::milliseconds wait) const {
-  pollfd ask{descriptor_, POLLIN, 0};
-  return ::poll(&ask, 1, static_cast<int>(wait.count())) > 0;
+/// Destroys an endpoint, and closes the sockets that libfabric leaves open.
+void Endpoint::destroy(Endpoint* endpoint) noexcept {
+  std::optional<AcceptedSockets> accepted;
+  try {
+    // Later versions may close them by themselves, and later.
+    if (endpoint->domain_->library().version() == "1.17") accepted.emplace(endpoint->port());
+  } catch (const std::exception&) {
+    // Without memory, or without a port, they stay.
+  }
+  delete endpoint;
+  if (accepted) accepted->close_left();
 }
 
 std::uint16_t Endpoint::port() const {

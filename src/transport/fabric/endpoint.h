@@ -119,8 +119,7 @@ class Endpoint {
   std::shared_ptr<Operation> take(const void* room);
   bool drained() const noexcept { return receiving_ == 0 || domain_->progresses_by_itself(); }
   void drain() noexcept;
-  bool may_close() const;
-  bool readable(std::chrono::milliseconds wait) const;
+  static void destroy(Endpoint* endpoint) noexcept;
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;

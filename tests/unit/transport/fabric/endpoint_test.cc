@@ -66,6 +66,22 @@ TEST_P(FabricEndpoint, RefusesAMessageWhoseSenderIsGone) {
   EXPECT_EQ(received.use_count(), 1) << "the endpoint has nothing to do with it";
 }
 
+TEST_P(FabricEndpoint, ClosesConnectionsOverWhichNothingCame) {
+  const SocketAddress port =
+      with_port(without_port(resolve("fabric", parse_address("fabric", GetParam())).at(0)), here_->port());
+  std::vector<UniqueFd> strangers;
+  for (int i = 0; i < 3; ++i) {
+    strangers.emplace_back(::socket(port.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(strangers.back().get(), port.get(), port.size), 0);
+  }
+  progress_for(std::chrono::milliseconds(50));
+  here_.reset();
+  for (const UniqueFd& stranger : strangers) {
+    pollfd ask{stranger.get(), POLLIN | POLLRDHUP, 0};
+    EXPECT_EQ(::poll(&ask, 1, kPatienceMs), 1) << "the other end is still open";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, FabricEndpoint, ::testing::Values("//127.0.0.1:1", "//[::1]:1"),
                          [](const auto& family) { return std::string(family.index == 0 ? "IPv4" : "IPv6"); });
 
