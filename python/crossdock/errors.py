@@ -36,6 +36,7 @@ __all__ = [
     "TruncatedStreamError",
     "UnsupportedError",
     "UnsupportedTypeError",
+    "UpstreamError",
     "UriError",
 ]
 
@@ -141,6 +142,10 @@ class ConnectionError(Error, builtins.ConnectionError):
 
 class RemoteError(Error, RuntimeError):
     """The peer reported an error. Its message is in the text."""
+
+
+class UpstreamError(RemoteError):
+    """A relay can't reach the server that it fetches from, and doesn't hold what was asked for."""
 
 
 class StreamBusyError(Error, RuntimeError):

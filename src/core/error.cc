@@ -50,6 +50,7 @@ constexpr Kind kKinds[] = {
     kind<ErrorCode::kUnsupported>("UnsupportedError"),
     kind<ErrorCode::kExport>("ExportError"),
     kind<ErrorCode::kExecutionPlacement>("ExecutionPlacementError"),
+    kind<ErrorCode::kUpstream>("UpstreamError"),
 };
 
 }  // namespace

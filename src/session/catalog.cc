@@ -115,7 +115,8 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
 }
 
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
-                                                       const PublishOptions& options) {
+                                                       const PublishOptions& options,
+                                                       std::optional<std::int64_t> version) {
   check_name(name);
   if (access_.asks() && flight::TicketKeys::looks_signed(name)) {
     throw InvalidArgumentError(in_quotes(name) + " begins as a signed ticket, and this server takes tickets");
@@ -181,7 +182,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   forget_listings();
   ++changes_;
-  if (item->table) item->version = first_version_ + static_cast<std::int64_t>(changes_);
+  if (item->table) item->version = version.value_or(first_version_ + static_cast<std::int64_t>(changes_));
   return item->table;
 }
 
@@ -208,15 +209,15 @@ std::shared_ptr<Catalog::Item> Catalog::remove(Items::iterator which) {
   return item;
 }
 
-std::shared_ptr<const PublishedTable> Catalog::table(std::string_view name) const {
+Catalog::Held Catalog::held(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
-  return found == items_.end() ? nullptr : found->second->table;
+  return found == items_.end() ? Held{} : Held{found->second->table, found->second->version};
 }
 
-bool Catalog::contains(std::string_view name) const {
+std::uint64_t Catalog::changes() const {
   const std::lock_guard lock(mutex_);
-  return items_.contains(name);
+  return changes_;
 }
 
 void Catalog::drop(std::string_view name) {
@@ -225,20 +226,24 @@ void Catalog::drop(std::string_view name) {
   if (const auto found = items_.find(name); found != items_.end()) item = remove(found);
 }
 
-bool Catalog::evict() {
-  std::shared_ptr<Item> evicted;  // destroyed without the lock
+std::size_t Catalog::evict(std::uint64_t bytes, const std::function<std::uint64_t(const PublishedTable&)>& size_of) {
+  std::vector<std::shared_ptr<Item>> evicted;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  auto oldest = items_.end();
+  std::vector<Items::iterator> unused;
   for (auto at = items_.begin(); at != items_.end(); ++at) {
     const Item& item = *at->second;
     // The item's own owners. Streams are others, from their request until the consumer's last batch is released.
     const long own = item.table == item.table_for_others ? 2 : 1;
-    if (!item.table || item.host_copy || item.table.use_count() > own) continue;
-    if (oldest == items_.end() || item.last_request < oldest->second->last_request) oldest = at;
+    if (item.table && !item.host_copy && item.table.use_count() <= own) unused.push_back(at);
   }
-  if (oldest == items_.end()) return false;
-  evicted = remove(oldest);
-  return true;
+  std::ranges::sort(unused, {}, [](Items::iterator at) { return at->second->last_request; });
+  std::size_t first = 0;
+  for (std::uint64_t freed = 0; freed < bytes; ++first) {
+    if (first == unused.size()) return 0;
+    freed += size_of(*unused[first]->second->table);
+  }
+  for (std::size_t i = 0; i < first; ++i) evicted.push_back(remove(unused[i]));
+  return first;
 }
 
 void Catalog::close() {
@@ -277,7 +282,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(name);
-  if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name))) {
+  if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->version))) {
     return open_fetched(name, asking, waker);
   }
   // Who has a ticket for one name alone isn't told others.
@@ -323,7 +328,7 @@ std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const
   std::erase_if(fetches_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<FetchTask>& known = fetches_[std::string(name)];
   std::shared_ptr<FetchTask> fetch = known.lock();
-  if (!fetch || fetch->failed() || fetch->made()) {
+  if (!fetch || fetch->sealed() || fetch->failed() || fetch->made()) {
     fetch = std::make_shared<FetchTask>(*upstream_, std::string(name));
     fetch->start(*sources_);
     known = fetch;

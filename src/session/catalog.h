@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "crossdock/session/server.h"
 #include "flight/service.h"
+#include "session/catalog_table.h"
 #include "session/consumer.h"
 #include "session/host_copy.h"
 #include "session/published_table.h"
@@ -41,17 +43,24 @@ class Catalog final : public flight::Directory {
         consumers_(options.lease_limit, sources_),
         first_version_(random_version()) {}
 
-  /// Returns the table; null for a live stream or a factory.
-  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options);
+  /// Returns the table; null for a live stream or a factory. `version`: of the upstream's data. Absent: a new one.
+  std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options,
+                                                std::optional<std::int64_t> version = {});
   void withdraw(const std::string& name);
-  /// Returns the table that is published under this name; null if there is none.
-  std::shared_ptr<const PublishedTable> table(std::string_view name) const;
-  bool contains(std::string_view name) const;
+  /// A published table.
+  struct Held {
+    std::shared_ptr<const PublishedTable> table{};  ///< Null: there is none.
+    std::int64_t version = -1;
+  };
+  Held held(std::string_view name) const;
+  /// The number of changes: of names, and of what is published under them.
+  std::uint64_t changes() const;
   /// Withdraws a name if it is published.
   void drop(std::string_view name);
-  /// Withdraws, of the tables that no consumer reads or holds, the one whose last request is the longest ago. Returns
-  /// false if there is none.
-  bool evict();
+  /// Withdraws tables that no consumer reads or holds, those first whose last request is the longest ago, until they
+  /// have taken `bytes`, by what `size_of` says of each. Withdraws none if all of them take less. Returns how many.
+  /// `size_of` is called with the catalog's lock held.
+  std::size_t evict(std::uint64_t bytes, const std::function<std::uint64_t(const PublishedTable&)>& size_of);
   /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
   /// that reads sources.
   void close();

@@ -2,12 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "crossdock/device/arena.h"
+#include "session/charged_stream.h"
 #include "session/published_table.h"
 #include "transport/body_memory.h"
 
@@ -16,17 +17,22 @@ namespace crossdock::session {
 /// Counts the memory of a relay's tables against its limit. Thread-safe.
 class RelayMemory {
  public:
-  /// Withdraws a table that isn't held. Returns false if there is none. Called with no lock held.
-  using Evict = std::function<bool()>;
-  RelayMemory(std::uint64_t limit, Evict evict) : limit_(limit), evict_(std::move(evict)) {}
+  /// Withdraws tables that aren't held, until they have taken `bytes` by size_of(). Returns false if all of them take
+  /// less. Called with no lock held.
+  using Evict = std::function<bool(std::uint64_t bytes)>;
+  /// `most_regions`: the limit of memory files that tables lie in.
+  RelayMemory(std::uint64_t limit, std::size_t most_regions, Evict evict)
+      : limit_(limit), most_regions_(most_regions), evict_(std::move(evict)) {}
 
   /// Counts bytes that are about to be used. Evicts until there is room for them. Throws ResourceError, which names
   /// `name`, if there is none; nothing is counted then.
   void take(std::uint64_t bytes, const std::string& name);
   void release(std::uint64_t bytes) noexcept;
-  /// Makes counted bytes those of a table, which are released when its last owner drops it. May throw
-  /// std::bad_alloc; they are then counted as before.
-  void keep(std::uint64_t bytes, const std::shared_ptr<const PublishedTable>& table);
+  /// Makes counted bytes those of a table, which are released when its last owner drops it. Evicts until there is a
+  /// place for its regions. Throws ResourceError if there is none, or std::bad_alloc; they are then counted as before.
+  void keep(std::uint64_t bytes, const std::shared_ptr<const PublishedTable>& table, const std::string& name);
+  /// The bytes of a table that is kept; 0 of another one.
+  std::uint64_t size_of(const PublishedTable& table);
   std::uint64_t used();
   std::uint64_t limit() const noexcept { return limit_; }
 
@@ -34,17 +40,21 @@ class RelayMemory {
   struct Kept {
     std::weak_ptr<const PublishedTable> table;
     std::uint64_t bytes;
+    std::size_t regions;
   };
   void drop_gone() noexcept;
 
   const std::uint64_t limit_;
+  const std::size_t most_regions_;
   const Evict evict_;
   std::mutex mutex_;
-  std::vector<Kept> kept_;
+  std::map<const PublishedTable*, Kept> kept_;
   std::uint64_t used_ = 0;
+  std::size_t regions_ = 0;
 };
 
-/// Receives the bodies of one table into an arena of a runtime, and counts them before they are received. Thread-safe.
+/// Receives the bodies of one table into an arena of a runtime, and counts them before they are received. Counts, too,
+/// what is made of them otherwise. Thread-safe.
 class FetchMemory final : public transport::BodyMemory {
  public:
   /// Counts `expected` bytes at once. Throws ResourceError.
@@ -55,8 +65,12 @@ class FetchMemory final : public transport::BodyMemory {
   FetchMemory& operator=(const FetchMemory&) = delete;
 
   std::shared_ptr<std::byte> allocate(std::uint64_t size) override;
+  /// Counts a batch, before the table has it: bodies that are shared with the upstream, and messages without a body,
+  /// need no allocate(). Throws ResourceError.
+  void charge(const BatchCost& batch);
+  std::uint64_t limit() const noexcept { return memory_->limit(); }
   /// Makes what was counted that of the table that was received. Throws ResourceError if the table takes more, because
-  /// bodies were decompressed or are shared with the upstream, and there is no room for that.
+  /// bodies were decompressed, and there is no room for that.
   void keep(const std::shared_ptr<const PublishedTable>& table);
 
  private:
@@ -67,6 +81,7 @@ class FetchMemory final : public transport::BodyMemory {
   const std::string name_;
   std::mutex mutex_;
   std::uint64_t allocated_ = 0;
+  BatchCost charged_;
   std::uint64_t counted_ = 0;
 };
 

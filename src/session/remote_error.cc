@@ -15,6 +15,7 @@ constexpr ErrorCode kTravelling[] = {
     ErrorCode::kNotFound,    ErrorCode::kUnsupportedType, ErrorCode::kFileChanged, ErrorCode::kLeaseLimit,
     ErrorCode::kClosed,      ErrorCode::kPermission,      ErrorCode::kConsumed,    ErrorCode::kResource,
     ErrorCode::kInvalidData, ErrorCode::kProtocol,        ErrorCode::kUnsupported, ErrorCode::kRemote,
+    ErrorCode::kUpstream,
 };
 
 // The client's own process may lack the same resource, so the text says which process lacks it.

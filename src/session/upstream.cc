@@ -3,8 +3,7 @@
 namespace crossdock::session {
 
 std::shared_ptr<const PublishedTable> FetchTask::make() {
-  if (name_.empty()) return publish_catalog(upstream_.rows());
-  return upstream_.fetch(name_, [this](const array::Schema& schema) { announce(schema); });
+  return name_.empty() ? upstream_.listing() : upstream_.fetch(name_, *this);
 }
 
 }  // namespace crossdock::session

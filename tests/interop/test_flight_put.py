@@ -144,6 +144,18 @@ def test_more_than_the_limit_is_refused():
         assert [source["rows"] for source in server.stats()["sources"]] == [1 << 16]
 
 
+def test_batches_without_rows_are_counted():
+    empty = pa.record_batch({"x": pa.array([], pa.int64())})
+    with (
+        xd.serve({}, "tcp:", flight=FREE_PORT, puts="new", max_put=1 << 20) as server,
+        xd.connect(server.flight_uri) as client,
+    ):
+        for send_it in (client.put, client.offer):
+            with pytest.raises(xd.ResourceError, match=r"1048576 bytes with its messages \(max_put\)"):
+                send_it("t", pa.RecordBatchReader.from_batches(empty.schema, [empty] * 20_000))
+        assert server.stats()["sources"] == []
+
+
 def test_a_source_that_fails_publishes_nothing():
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"x": [1]})

@@ -38,6 +38,7 @@ enum class ErrorCode : std::int32_t {
   kUnsupported = 24,         ///< A driver, or this system, can't do the requested operation; the text names it.
   kExport = 25,              ///< This protocol can't describe the array in its present form; the text says what to do.
   kExecutionPlacement = 26,  ///< No single queue may work on all arrays of one call; the text says what to do.
+  kUpstream = 27,            ///< A relay can't reach the server that it fetches from.
 };
 
 /// Returns the code's name as used in messages and Python class names, for example "TruncatedStreamError".
@@ -91,6 +92,7 @@ using StreamBusyError = ErrorOf<ErrorCode::kStreamBusy>;
 using UnsupportedError = ErrorOf<ErrorCode::kUnsupported>;
 using ExportError = ErrorOf<ErrorCode::kExport>;
 using ExecutionPlacementError = ErrorOf<ErrorCode::kExecutionPlacement>;
+using UpstreamError = ErrorOf<ErrorCode::kUpstream>;
 
 /// Throws the class of `code`, for errors that arrive as numbers.
 [[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what, int system_errno = 0);

@@ -37,7 +37,7 @@ struct FlightOptions {
   std::int64_t ticket_lifetime_s = 300;       ///< How long a ticket may be used; at least 1.
   std::int64_t login_lifetime_s = 12 * 3600;  ///< The same for what a login is answered with.
   FlightPuts puts = FlightPuts::kRefused;
-  /// The most bytes of one table that a client sends. Each takes memory of this process.
+  /// The most bytes of one table that a client sends, with its messages. Each takes memory of this process.
   std::uint64_t max_put_bytes = 16ull << 30;
 };
 

@@ -18,7 +18,8 @@ struct RelayOptions {
   /// How to connect to the upstream. `timeout_ms` also limits the wait for each batch. `runtime` is that of `server`.
   ClientOptions client{};
   /// Limits the memory of fetched tables and tensors: those that are kept, those that were replaced and that consumers
-  /// still hold, and those that are being received. 0: a quarter of the machine's memory, or of this process's cgroup.
+  /// still hold, and those that are being received, with their messages. 0: a quarter of the machine's memory, or of
+  /// this process's cgroup.
   std::uint64_t max_memory = 0;
   /// For this time, in ms, what is held is served without a question to the upstream. 0: the upstream is asked at each
   /// request.
@@ -48,14 +49,16 @@ struct RelayStats {
 /// they leave.
 ///
 /// Before a table is fetched, and as it arrives, the relay withdraws what was least recently asked for, and what no
-/// consumer holds, until there is room. If there isn't, the request fails with a ResourceError. What a consumer holds
-/// stays as it is. Live streams and factories are refused with an UnsupportedError. The catalog has the upstream's
-/// names. Errors of the upstream reach the consumer with their names; those of the connection to it as a RemoteError.
+/// consumer holds, until there is room. If all of that isn't enough, none is withdrawn, and the request fails with a
+/// ResourceError. What a consumer holds stays as it is. Live streams and factories are refused with an
+/// UnsupportedError. The catalog has the upstream's names. Errors of the upstream reach the consumer with their names;
+/// those of the connection to it as an UpstreamError.
 ///
 /// A name is fetched again when its version in the upstream's catalog has changed (CatalogEntry::version), or, of
-/// servers that have no versions, when it is older than RelayOptions::max_age_ms. A request that comes while the same
-/// name is being asked for or fetched gets what that brings, which may be older than the request. After a failure to
-/// connect, the relay tries again with the first request after a second.
+/// servers that have no versions, when it is older than RelayOptions::max_age_ms. The relay's own catalog has the same
+/// versions, or others where older data was given out than it had told. A request that comes while the same name is
+/// being asked for or fetched gets what that brings, which may be older than the request. After a failure to connect,
+/// the relay tries again with the first request after a second.
 ///
 /// Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
 class CROSSDOCK_EXPORT Relay {

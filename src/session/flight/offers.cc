@@ -12,6 +12,7 @@
 #include "crossdock/session/client.h"
 #include "dissociated/uri.h"
 #include "flight/status.h"
+#include "session/charged_stream.h"
 #include "session/flight/location.h"
 #include "session/flight/peer_host.h"
 #include "session/say.h"
@@ -145,7 +146,7 @@ void Offers::publish(const std::shared_ptr<AnswerCall>& call, const std::string&
   try {
     const bool replace = options_.flight.puts == FlightPuts::kReplace && !offer.only_new;
     auto reader = read(request, offer.host, [call] { return call->over(); });
-    publish_(offer.name, Source::table(std::move(reader)), replace);
+    publish_(offer.name, Source::table(bounded(std::move(reader), options_.flight.max_put_bytes)), replace);
     say(options_.log, LogLevel::kInfo,
         [&] { return "the table " + shown(offer.name) + " was fetched from the Flight client at " + peer; });
     call->push({flight::encode(flight::Result{})});

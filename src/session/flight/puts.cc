@@ -6,6 +6,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "dissociated/uri.h"
+#include "session/charged_stream.h"
 #include "session/reader_impl.h"
 #include "session/say.h"
 #include "transport/registry.h"
@@ -66,7 +67,7 @@ void Puts::start(const std::shared_ptr<PutCall>& call) {
 void Puts::receive(const std::shared_ptr<PutCall>& call) const {
   try {
     const bool replace = options_.flight.puts == FlightPuts::kReplace && !call->only_new();
-    publish_(call->name(), Source::table(reader_of(call, options_)), replace);
+    publish_(call->name(), Source::table(bounded(reader_of(call, options_), options_.flight.max_put_bytes)), replace);
     say(options_.log, LogLevel::kInfo,
         [&] { return "the Flight client at " + call->peer() + " has published " + shown(call->name()); });
     call->finish({});

@@ -16,7 +16,7 @@ namespace {
 
 /// Returns the inode of a TCP socket that is connected, or was, and has this port here; nothing for anything else.
 std::optional<ino_t> accepted_at(int descriptor, std::uint16_t port) noexcept {
-  struct stat file{};
+  struct stat file {};
   if (::fstat(descriptor, &file) != 0 || !S_ISSOCK(file.st_mode)) return std::nullopt;
   int value = 0;
   socklen_t size = sizeof value;
@@ -47,7 +47,7 @@ AcceptedSockets::AcceptedSockets(std::uint16_t port) noexcept {
 
 void AcceptedSockets::close_left() noexcept {
   for (const Socket& socket : sockets_) {
-    struct stat file{};
+    struct stat file {};
     if (::fstat(socket.descriptor, &file) == 0 && S_ISSOCK(file.st_mode) && file.st_ino == socket.inode) {
       ::close(socket.descriptor);
     }

@@ -11,7 +11,7 @@
 namespace crossdock {
 namespace {
 
-constexpr int kLastCode = static_cast<int>(ErrorCode::kExecutionPlacement);
+constexpr int kLastCode = static_cast<int>(ErrorCode::kUpstream);
 
 TEST(Error, EveryCodeHasANameOfItsOwn) {
   std::set<std::string_view> names;

@@ -18,6 +18,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kLimit = 1000;
+constexpr std::size_t kMostRegions = 3;
 
 std::shared_ptr<const PublishedTable> table_of(std::uint64_t bytes) {
   auto table = std::make_shared<PublishedTable>();
@@ -29,17 +30,18 @@ std::shared_ptr<const PublishedTable> table_of(std::uint64_t bytes) {
 struct Kept {
   std::vector<std::shared_ptr<const PublishedTable>> tables;
   int asked = 0;
-  std::shared_ptr<RelayMemory> memory = std::make_shared<RelayMemory>(kLimit, [this] {
-    ++asked;
-    if (tables.empty()) return false;
-    tables.pop_back();
-    return true;
-  });
+  std::shared_ptr<RelayMemory> memory =
+      std::make_shared<RelayMemory>(kLimit, kMostRegions, [this](std::uint64_t bytes) {
+        ++asked;
+        if (bytes > 300 * tables.size()) return false;
+        for (std::uint64_t freed = 0; freed < bytes; freed += 300) tables.pop_back();
+        return true;
+      });
 
   void add() {
     memory->take(300, "a table");
     tables.push_back(table_of(300));
-    memory->keep(300, tables.back());
+    memory->keep(300, tables.back(), "a table");
   }
 };
 
@@ -50,7 +52,7 @@ TEST(RelayMemoryTest, EvictsOnlyWhatItNeeds) {
   kept.memory->take(100, "more");
   EXPECT_EQ(kept.asked, 0);
   kept.memory->take(500, "more");
-  EXPECT_EQ(kept.asked, 2);
+  EXPECT_EQ(kept.asked, 1);
   EXPECT_EQ(kept.memory->used(), 900U);
   kept.memory->release(600);
   EXPECT_EQ(kept.memory->used(), 300U);
@@ -89,10 +91,52 @@ TEST(RelayMemoryTest, EvictsNothingForWhatNeverFits) {
   EXPECT_EQ(kept.asked, 0);
 }
 
+TEST(RelayMemoryTest, EvictsNothingWhereAllOfItWouldNotDo) {
+  Kept kept;
+  for (int i = 0; i < 3; ++i) kept.add();
+  const auto held = kept.tables.back();
+  kept.tables.pop_back();
+  EXPECT_THROW(kept.memory->take(701, "x"), ResourceError);
+  EXPECT_EQ(kept.tables.size(), 2U);
+}
+
+TEST(RelayMemoryTest, CountsTheMemoryFilesOfTables) {
+  Kept kept;
+  const auto in_one_region = [&] {
+    auto table = std::make_shared<PublishedTable>();
+    device::RegionWriter writer("relay-test");
+    writer.append(std::vector<std::byte>(8));
+    table->regions.push_back(writer.freeze());
+    return std::shared_ptr<const PublishedTable>(std::move(table));
+  };
+  const auto keep = [&](const std::shared_ptr<const PublishedTable>& table) {
+    kept.memory->take(1, "x");
+    kept.memory->keep(1, table, "x");
+  };
+  for (std::size_t i = 0; i < kMostRegions; ++i) {
+    kept.tables.push_back(in_one_region());
+    keep(kept.tables.back());
+  }
+  const auto more = in_one_region();
+  keep(more);
+  EXPECT_EQ(kept.tables.size(), kMostRegions - 1) << "one was evicted for it";
+  kept.tables.clear();
+  std::vector<std::shared_ptr<const PublishedTable>> held{in_one_region(), in_one_region()};
+  for (const auto& table : held) keep(table);
+  try {
+    keep(in_one_region());
+    FAIL();
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("memory files, as many as it may"));
+  }
+}
+
 /// Bodies of one fetch.
 struct Fetch {
-  explicit Fetch(std::uint64_t expected)
-      : into(std::make_shared<FetchMemory>(kept.memory, std::make_shared<device::Arena>(1 << 20), "x", expected)) {}
+  explicit Fetch(std::uint64_t expected, std::uint64_t limit = kLimit)
+      : kept{.tables = {},
+             .memory = std::make_shared<RelayMemory>(limit, kMostRegions, [](std::uint64_t) { return false; })},
+        into(std::make_shared<FetchMemory>(kept.memory, std::make_shared<device::Arena>(1 << 20), "x", expected)) {}
   Kept kept;
   std::shared_ptr<FetchMemory> into;
 };
@@ -113,8 +157,9 @@ TEST(FetchMemoryTest, CountsWhatIsExpectedAndThenWhatComes) {
 }
 
 TEST(FetchMemoryTest, KeepsWhatATableTakesAndReleasesTheRest) {
-  for (const auto& [bytes, counted] : {std::pair{100U, 128U}, {500U, 500U}}) {
-    Fetch fetch(200);
+  constexpr std::uint64_t kPage = 4096;
+  for (const auto& [bytes, counted] : {std::pair{100U, kPage}, {5000U, std::uint64_t{5000}}}) {
+    Fetch fetch(6000, 1 << 20);
     const auto body = fetch.into->allocate(100);
     auto table = table_of(bytes);
     fetch.into->keep(table);
@@ -124,6 +169,16 @@ TEST(FetchMemoryTest, KeepsWhatATableTakesAndReleasesTheRest) {
     table.reset();
     EXPECT_EQ(fetch.kept.memory->used(), 0U);
   }
+}
+
+TEST(FetchMemoryTest, CountsBatchesThatNeedNoAllocation) {
+  Fetch fetch(0);
+  const auto body = fetch.into->allocate(100);
+  fetch.into->charge({.buffers = 100, .messages = 50});
+  EXPECT_EQ(fetch.kept.memory->used(), 178U) << "its body is counted once";
+  fetch.into->charge({.buffers = 300, .messages = 50});
+  EXPECT_EQ(fetch.kept.memory->used(), 500U);
+  EXPECT_THROW(fetch.into->charge({.buffers = 0, .messages = 501}), ResourceError);
 }
 
 TEST(FetchMemoryTest, ATableThatTakesMoreThanThereIsIsRefused) {

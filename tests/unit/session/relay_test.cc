@@ -168,7 +168,7 @@ TEST_F(RelayTest, SaysOnceThatItsUpstreamIsGone) {
   EXPECT_EQ(log.count("serves what it holds"), 1);
   EXPECT_EQ(relay.stats().stale_hits, 3U);
   EXPECT_EQ(relay.stats().upstream, "");
-  EXPECT_THROW(rows_of(of_strict, "x"), RemoteError);
+  EXPECT_THROW(rows_of(of_strict, "x"), UpstreamError);
 }
 
 TEST_F(RelayTest, OptionsThatMakeNoSenseAreRefused) {
