@@ -24,6 +24,10 @@ class Certificates:
         """Makes the certificate of a server at 127.0.0.1 that was valid until yesterday."""
         return self._issued("expired", "subjectAltName=IP:127.0.0.1", days=-1)
 
+    def expired_client(self) -> Path:
+        """Makes the certificate of a client that was valid until yesterday."""
+        return self._issued("expired-client", "subjectAltName=DNS:client.example", days=-1)
+
     def key(self, certificate: Path) -> Path:
         return certificate.with_suffix(".key")
 

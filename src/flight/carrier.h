@@ -72,7 +72,7 @@ typedef struct {
 /* Keys and certificates, in PEM. */
 typedef struct {
   int32_t on;     /* 0: no TLS, and nothing else is looked at */
-  xd_bytes roots; /* server: of clients' certificates, which are then required; client: of the server's */
+  xd_bytes roots; /* server: of clients' certificates, which are then required; client: of the server's, not empty */
   xd_bytes certificate_chain, private_key;
   xd_bytes server_name; /* client: the name that the server's certificate must have; empty: the host of the target */
 } xd_tls;

@@ -123,9 +123,11 @@ void Service::check_caller(std::string_view authorization, std::string_view auth
   if (!why_no_login.empty()) throw UnauthenticatedError(why_no_login);
   if (!authorization.empty() || !auth_token.empty()) throw UnauthenticatedError("the token is wrong");
   throw UnauthenticatedError(
-      access_.login ? "this server requires a login, and the call has none: log in with a user name and a password"
-                    : "this server requires a token, and the call has none: log in with the token as the password, or "
-                      "send the header \"authorization: Bearer <token>\"");
+      access_.login
+          ? "this server requires a login, and the call has none: log in with a user name and a password"
+          : "this server requires a token, and the call has none: give it as token= or in CROSSDOCK_TOKEN; with "
+            "other clients, log in with the token as the password, or send the header \"authorization: Bearer "
+            "<token>\"");
 }
 
 std::string Service::bearer_for(const BasicAuth& login) const {

@@ -115,6 +115,12 @@ std::string TicketKeys::check(Purpose purpose, std::string_view ticket) const {
   return std::string(content.substr(kHeader));
 }
 
+std::string_view TicketKeys::without_signature(std::string_view bytes) noexcept {
+  if (!looks_signed(bytes)) return bytes;
+  if (bytes.size() <= kHeader + sizeof(Digest)) return "a signed ticket";
+  return bytes.substr(kHeader, bytes.size() - kHeader - sizeof(Digest));
+}
+
 bool TicketKeys::looks_signed(std::string_view bytes) noexcept { return bytes.starts_with(kMagic); }
 
 }  // namespace crossdock::flight

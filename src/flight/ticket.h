@@ -48,6 +48,9 @@ class TicketKeys {
   /// By the clock that tickets are checked by, in seconds since 1970.
   std::int64_t now() const { return now_(); }
 
+  /// Returns what may be shown of a request: the name in a signed ticket, which isn't checked, without its signature;
+  /// other bytes as they are.
+  static std::string_view without_signature(std::string_view bytes) noexcept;
   /// Whether bytes begin as a ticket: no name that is published by a server with keys may.
   static bool looks_signed(std::string_view bytes) noexcept;
 

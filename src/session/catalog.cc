@@ -133,20 +133,23 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     const std::lock_guard lock(mutex_);
     if (closed_) throw ClosedError("the server was closed; " + in_quotes(name) + " can't be published");
     if (!options.replace && items_.contains(name)) {
-      throw InvalidArgumentError(in_quotes(name) + " is already published; replace it, or withdraw it first");
+      throw InvalidArgumentError(in_quotes(name) +
+                                 " is already published, and it isn't to be replaced: withdraw it first, or ask for "
+                                 "that (replace; for Flight clients, the server must allow it)");
     }
   }
   auto item = std::make_shared<Item>();
+  std::shared_ptr<PublishedTable> table;
+  std::shared_ptr<PublishedTable> for_others;
   switch (source.kind()) {
-    case Source::Kind::kTable: item->table = publish_stream(*source.stream_, *options_.runtime, options.wait); break;
-    case Source::Kind::kTensors: item->table = publish_tensors(source.tensors_, *options_.runtime, options.wait); break;
+    case Source::Kind::kTable: table = publish_stream(*source.stream_, *options_.runtime, options.wait); break;
+    case Source::Kind::kTensors: table = publish_tensors(source.tensors_, *options_.runtime, options.wait); break;
     case Source::Kind::kFile: {
-      item->table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
+      table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
       // Sealed memory may be given to all users: no second copy is needed.
-      const bool sealed = std::string_view(item->table->kind) == "snapshot";
-      item->table_for_others =
-          seals_files_ && !sealed ? publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits)
-                                  : item->table;
+      if (seals_files_ && std::string_view(table->kind) != "snapshot") {
+        for_others = publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits);
+      }
       break;
     }
     case Source::Kind::kLive: {
@@ -163,11 +166,14 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
       item->make = std::make_shared<SourceReader::Make>(std::move(source.make_));
       break;
   }
-  if (item->table) {
+  if (table) {
+    table->set_version(version.value_or(first_version_ + next_version_.fetch_add(1, std::memory_order_relaxed)));
+    if (for_others) for_others->set_version(table->version);
     item->times = options.times;
-    item->kind = item->table->kind;
-    item->schema = item->table->schema;
-    if (!item->table_for_others) item->table_for_others = item->table;
+    item->kind = table->kind;
+    item->schema = table->schema;
+    item->table_for_others = for_others ? std::move(for_others) : table;
+    item->table = std::move(table);
   }
   std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
@@ -182,7 +188,6 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
   forget_listings();
   ++changes_;
-  if (item->table) item->version = version.value_or(first_version_ + static_cast<std::int64_t>(changes_));
   return item->table;
 }
 
@@ -209,10 +214,10 @@ std::shared_ptr<Catalog::Item> Catalog::remove(Items::iterator which) {
   return item;
 }
 
-Catalog::Held Catalog::held(std::string_view name) const {
+std::shared_ptr<const PublishedTable> Catalog::held(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
-  return found == items_.end() ? Held{} : Held{found->second->table, found->second->version};
+  return found == items_.end() ? nullptr : found->second->table;
 }
 
 std::uint64_t Catalog::changes() const {
@@ -282,7 +287,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(name);
-  if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->version))) {
+  if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->table->version))) {
     return open_fetched(name, asking, waker);
   }
   // Who has a ticket for one name alone isn't told others.
@@ -434,7 +439,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
         row.bytes = static_cast<std::int64_t>(item->table->bytes);
         row.device = item->table->device();
       }
-      row.version = item->version;
+      if (item->table) row.version = item->table->version;
       if (answer->way) row.way = transport::way_name(*answer->way);
       row.why = (answer++)->why;
       rows.push_back(std::move(row));

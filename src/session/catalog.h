@@ -43,16 +43,12 @@ class Catalog final : public flight::Directory {
         consumers_(options.lease_limit, sources_),
         first_version_(random_version()) {}
 
-  /// Returns the table; null for a live stream or a factory. `version`: of the upstream's data. Absent: a new one.
+  /// Returns the table; null for a live stream or a factory. `version`: of a relay's table. Absent: a new one.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options,
                                                 std::optional<std::int64_t> version = {});
   void withdraw(const std::string& name);
-  /// A published table.
-  struct Held {
-    std::shared_ptr<const PublishedTable> table{};  ///< Null: there is none.
-    std::int64_t version = -1;
-  };
-  Held held(std::string_view name) const;
+  /// Returns the table that is published under this name; null if there is none.
+  std::shared_ptr<const PublishedTable> held(std::string_view name) const;
   /// The number of changes: of names, and of what is published under them.
   std::uint64_t changes() const;
   /// Withdraws a name if it is published.
@@ -105,7 +101,6 @@ class Catalog final : public flight::Directory {
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied = std::make_shared<std::atomic<std::uint64_t>>();
     bool one_shot = false;
     bool consumed = false;
-    std::int64_t version = -1;
     std::uint64_t last_request = 0;  // the number of it
     std::uint64_t consumers = 0;
     std::uint64_t times = 0;  // PublishOptions::times
@@ -158,6 +153,7 @@ class Catalog final : public flight::Directory {
   std::shared_ptr<const PublishedTable> last_listing_;  // kept for the next request
   std::uint64_t changes_ = 0;                           // number of changes of the catalog
   const std::int64_t first_version_;                    // random, so that those of another server differ
+  std::atomic<std::int64_t> next_version_{0};           // counted from there
   std::map<std::string, std::weak_ptr<FetchTask>, std::less<>> fetches_;  // by name
   std::uint64_t requests_ = 0;
   std::uint64_t bitmap_bytes_copied_ = 0;

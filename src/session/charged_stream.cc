@@ -27,10 +27,16 @@ void add_dictionary(const array::RecordBatch& values, BatchCost* to) {
   const BatchCost own = cost_of(values);
   to->buffers += own.buffers;
   to->messages += own.messages;
-  for (const auto& nested : values.dictionaries) add_dictionary(*nested, to);
+  for (const auto& nested : values.dictionaries) {
+    if (nested) add_dictionary(*nested, to);  // null: none of its values is used
+  }
 }
 
 }  // namespace
+
+std::uint64_t cost_of(const array::Schema& schema) noexcept {
+  return schema.nodes().size() * (sizeof(array::Field) + sizeof(array::LayoutNode));
+}
 
 std::optional<array::RecordBatch> ChargedStream::next() {
   if (failure_) std::rethrow_exception(failure_);
@@ -39,7 +45,8 @@ std::optional<array::RecordBatch> ChargedStream::next() {
   BatchCost cost = cost_of(*batch);
   dictionaries_.resize(batch->dictionaries.size());
   for (std::size_t i = 0; i < dictionaries_.size(); ++i) {
-    if (dictionaries_[i] != batch->dictionaries[i]) add_dictionary(*batch->dictionaries[i], &cost);
+    const auto& values = batch->dictionaries[i];
+    if (values && values != dictionaries_[i]) add_dictionary(*values, &cost);
   }
   dictionaries_ = batch->dictionaries;
   try {

@@ -17,6 +17,9 @@ struct BatchCost {
   std::uint64_t messages = 0;  ///< What the table keeps of the messages, at most: a batch without rows costs it, too.
 };
 
+/// Returns what a schema takes in memory, at most: few bytes of a message can describe many fields.
+std::uint64_t cost_of(const array::Schema& schema) noexcept;
+
 /// A stream that tells what each batch costs before it gives it out. So a table of somebody else's is bounded before
 /// memory is taken, in its number of batches as in its bytes. Use it from one thread at a time.
 class ChargedStream final : public array::BatchStream {

@@ -192,6 +192,7 @@ array::Tensor Client::tensor(const std::string& name, const TensorOptions& given
   impl_->request(name, false, options.device, options.copy_on_write, request, interrupted);
   array::Tensor tensor = read_tensor(reader.get(), name);
   if (options.bytes_copied != nullptr) *options.bytes_copied += reader->bytes_copied();
+  if (options.version != nullptr) *options.version = reader->version();
   return given.out != nullptr ? *given.out : tensor;
 }
 
@@ -206,6 +207,7 @@ std::vector<NamedTensor> Client::tensors(const std::string& name, const TensorOp
   impl_->request(name, false, options.device, options.copy_on_write, request, interrupted);
   std::vector<NamedTensor> all = read_tensors(reader.get(), name);
   if (options.bytes_copied != nullptr) *options.bytes_copied += reader->bytes_copied();
+  if (options.version != nullptr) *options.version = reader->version();
   return all;
 }
 

@@ -178,6 +178,7 @@ std::shared_ptr<const PublishedTable> host_copy_of(const PublishedTable& table) 
   out->regions = table.regions;
   out->kind = table.kind;
   out->rows = table.rows;
+  out->version = table.version;
   out->bytes = table.bytes;
 
   std::vector<std::vector<Range>> used(out->regions.size());  // of each region

@@ -10,8 +10,8 @@
 #include "session/published_table.h"
 
 namespace crossdock::session {
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
-                                                   const ipc::Limits& limits) {
+std::shared_ptr<PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
+                                             const ipc::Limits& limits) {
   const std::shared_ptr<const device::Region> region = device::Region::open_file(path);
   std::shared_ptr<const ipc::ContainerSource> source = std::make_shared<FileSource>(region, path);
   ipc::Container container = ipc::read_container(*source, path, limits);

@@ -8,8 +8,8 @@
 
 namespace crossdock::session {
 
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                                     const exchange::WaitFunction& wait, const char* kind) {
+std::shared_ptr<PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
+                                               const exchange::WaitFunction& wait, const char* kind) {
   TableBuilder builder(stream.schema());
   builder.table().kind = kind;
   BufferPlacer placer(runtime, builder, wait);

@@ -69,8 +69,8 @@ ipc::TensorHeader header_of(const NamedTensor& named) {
 
 }  // namespace
 
-std::shared_ptr<const PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
-                                                      const exchange::WaitFunction& wait) {
+std::shared_ptr<PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
+                                                const exchange::WaitFunction& wait) {
   const TensorContent content = content_of(tensors);
   check(tensors, content.single);
   std::vector<ipc::TensorHeader> headers;  // all, before an arena is taken over

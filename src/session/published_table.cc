@@ -5,6 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
+#include "session/table_version.h"
 
 namespace crossdock::session {
 
@@ -15,6 +16,15 @@ const std::vector<std::shared_ptr<const device::Region>>& PublishedTable::readab
     readable_ = std::move(all);
   }
   return readable_;
+}
+
+void PublishedTable::set_version(std::int64_t to) {
+  if (to == version) return;
+  const std::vector<std::byte> message = schema_message(*schema, to);
+  messages.front().metadata_offset = metadata.size();
+  messages.front().metadata_size = static_cast<std::uint32_t>(message.size());
+  metadata.insert(metadata.end(), message.begin(), message.end());
+  version = to;
 }
 
 device::Device PublishedTable::device() const noexcept {

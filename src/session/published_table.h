@@ -42,7 +42,8 @@ struct PublishedTable {
   std::vector<std::shared_ptr<const device::Region>> regions;
   std::vector<std::shared_ptr<const void>> received;  ///< Keeps the leases of batches that are passed on.
   const char* kind = "table";
-  std::int64_t rows = 0;  ///< -1: it has tensors.
+  std::int64_t rows = 0;      ///< -1: it has tensors.
+  std::int64_t version = -1;  ///< That its schema's message says; -1: it says none.
   std::uint64_t bytes = 0;
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
@@ -53,6 +54,8 @@ struct PublishedTable {
   /// Returns the regions as memory that this process can read, for bodies by value. Memory that this process has only
   /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
+  /// Has the schema's message say a version, or none (-1). Before the table is shared.
+  void set_version(std::int64_t to);
 
   /// Whether any of it is in memory of a device.
   bool on_device() const noexcept { return device() != device::Device{}; }
@@ -80,7 +83,7 @@ class TableBuilder {
   /// Returns the local index of a region.
   std::uint32_t region_index(const std::shared_ptr<const device::Region>& region);
   PublishedTable& table() noexcept { return *table_; }
-  std::shared_ptr<const PublishedTable> finish() { return std::move(table_); }
+  std::shared_ptr<PublishedTable> finish() { return std::move(table_); }
 
  private:
   std::shared_ptr<PublishedTable> table_;
@@ -89,21 +92,21 @@ class TableBuilder {
 /// Reads the whole stream. Buffers in an arena of `runtime` stay in their memory, and the arena is frozen; all other
 /// buffers are copied once. Waits for devices by `wait`. Throws ArenaFrozenError
 /// if such an arena was published before.
-std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                                     const exchange::WaitFunction& wait, const char* kind = "table");
+std::shared_ptr<PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
+                                               const exchange::WaitFunction& wait, const char* kind = "table");
 
 /// Publishes tensors: one without a path, or any number with paths. An arena's memory, a pool's, and received memory
 /// are passed as publish_stream() does, where the elements lie without gaps, in any order; others are copied once, in C
 /// order if there are gaps, overlaps or negative strides between them. Throws InvalidArgumentError for wrong paths,
 /// UnsupportedError for masks and for memory without addresses, UnsupportedTypeError as wire_type(), and the errors of
 /// publish_stream().
-std::shared_ptr<const PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
-                                                      const exchange::WaitFunction& wait);
+std::shared_ptr<PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
+                                                const exchange::WaitFunction& wait);
 
 /// Publishes an Arrow IPC file or stream file: passes its descriptor (kTrust), or copies it once into sealed memory
 /// (kSnapshot). A file that can't be passed unchanged, because bodies are compressed or of a big-endian writer, is
 /// decoded once into sealed memory, whatever `stability` says.
-std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
-                                                   const ipc::Limits& limits);
+std::shared_ptr<PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
+                                             const ipc::Limits& limits);
 
 }  // namespace crossdock::session

@@ -17,6 +17,7 @@
 #include "session/reader_impl.h"
 #include "session/remote_error.h"
 #include "session/source_batch.h"
+#include "session/table_version.h"
 #include "session/tensor_format.h"
 
 namespace crossdock::session {
@@ -118,6 +119,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
     throw ProtocolError("the stream \"" + name + "\" of " + pool->where() + " ended before its schema");
   }
   schema = item->message->schema();
+  version = version_in(item->message->custom_metadata());
   delivered_schema = schema;
   check_content();
   // Metadata from another user could otherwise make this process read its own memory as if it were offsets.
@@ -893,6 +895,7 @@ device::DeviceType Reader::device_type() const {
 }
 std::uint64_t Reader::bytes_copied() const noexcept { return impl_->bytes_copied; }
 const std::string& Reader::location() const noexcept { return impl_->pool->where(); }
+std::int64_t Reader::version() const noexcept { return impl_->version; }
 const std::vector<LocationTried>& Reader::passed_over() const noexcept { return impl_->tried; }
 bool Reader::closed() const noexcept { return impl_->over; }
 

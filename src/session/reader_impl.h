@@ -53,6 +53,7 @@ struct Reader::Impl {
   transport::InterruptHook interrupted;
   std::string name;                    // for errors
   std::vector<LocationTried> tried{};  // Reader::passed_over()
+  std::int64_t version = -1;           // Reader::version()
   const Content content;
   std::shared_ptr<OutTensor> into;                    // where the tensor is wanted; null: anywhere
   ipc::TensorHeader tensor;                           // of the last batch that advance() has returned

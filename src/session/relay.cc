@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <utility>
 
 #include "core/fork.h"
@@ -32,8 +31,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNotHeld = "the relay fetches it when it is first asked for";
 constexpr const char* kNotReached = "the relay doesn't hold it, and can't reach its upstream";
-/// What a tensor without elements takes, at most.
+/// What a tensor without elements takes at most, and its path on average.
 constexpr std::uint64_t kTensor = 1024;
+constexpr std::uint64_t kPath = 1024;
+/// What an arena can reserve.
+constexpr std::uint64_t kMostArena = std::uint64_t{1} << 46;
 
 std::uint64_t default_memory() {
   const auto room = memory_room({});
@@ -41,10 +43,10 @@ std::uint64_t default_memory() {
 }
 
 /// Returns how many memory files a relay may keep: half of what this process may have open. The rest is for consumers.
-std::size_t most_regions() {
+std::uint64_t most_regions() {
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
-  return static_cast<std::size_t>(files.rlim_cur / 2);
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+  return files.rlim_cur / 2;
 }
 
 RelayOptions checked(const std::vector<std::string>& upstream, RelayOptions options) {
@@ -69,21 +71,15 @@ RelayOptions checked(const std::vector<std::string>& upstream, RelayOptions opti
                       error.what());
 }
 
-std::uint64_t random_offset() {
-  std::random_device source;
-  return ((static_cast<std::uint64_t>(source()) << 32) | source()) | 1;
-}
-
 }  // namespace
 
-// How a consumer that is a relay itself learns of every change: it takes the version of what it has fetched from the
-// catalog that it has read before. Where the two don't fit, because a newer catalog has come while an older table was
-// fetched, or because the upstream is gone, the versions in later catalogs get an offset: such a consumer finds another
-// version, and fetches again.
+// A table that is received says its own version (src/session/table_version.h): the catalog that was read before may
+// have told another one, where a relay in between was fetching older data, or serves it because its upstream is gone.
+// So what is held has the right version in any case, and is current when the upstream's catalog has the same.
 struct Relay::Impl final : public Upstream {
   /// The upstream's catalog.
   struct List {
-    Clock::time_point asked;  ///< Before it was read: what it says is at least as new.
+    Clock::time_point asked;  ///< Before it was read.
     std::map<std::string, CatalogEntry, std::less<>> entries;
   };
   /// A read of the catalog that has failed.
@@ -95,23 +91,15 @@ struct Relay::Impl final : public Upstream {
   struct Shown {
     std::shared_ptr<const List> list;
     bool reached = false;
-    std::uint64_t changes = 0;
-    std::uint64_t offsets = 0;
+    std::uint64_t changes = 0;  // of the catalog of what is held
     bool operator==(const Shown&) const = default;
   };
-  /// What is added to the versions of a name, and how many catalogs with the upstream's versions were given out before.
-  struct Offset {
-    std::uint64_t value = 0;
-    std::uint64_t after = 0;
-  };
-  /// What the log has said.
-  enum class Gone : std::uint8_t { kNo, kUpstream, kBeyond };
-
   Impl(std::vector<std::string> from, RelayOptions given, const transport::InterruptHook& interrupted)
       : options(checked(from, std::move(given))),
         link(std::move(from), options.client, interrupted),  // before consumers can ask
-        memory(std::make_shared<RelayMemory>(options.max_memory, most_regions(),
-                                             [this](std::uint64_t bytes) { return evict(bytes); })),
+        memory(std::make_shared<RelayMemory>(
+            options.max_memory, most_regions(),
+            [this](std::uint64_t needed, const RelayMemory::SizeOf& size_of) { return evict(needed, size_of); })),
         catalog(options.server, access, false, this) {
     loop.emplace(options.server, *options.server.transports, catalog, nullptr);
   }
@@ -124,15 +112,23 @@ struct Relay::Impl final : public Upstream {
   }
 
   std::shared_ptr<const PublishedTable> fetch(const std::string& name, FetchTask& task) override {
-    Catalog::Held given;
+    std::shared_ptr<const List> list;
     try {
-      given = current_of(name, task);
+      if (is_failing()) task.seal();  // others get the last error at once, and what is held
+      list = list_with(name);
     } catch (const Error& error) {
-      given = stale(error, name);
-      if (!given.table) throw_to_consumer(error);
+      if (auto table = stale(error, name)) {
+        say_gone(error);
+        return table;
+      }
+      throw_to_consumer(error);
     }
-    seal(name, given.version, task);
-    return given.table;
+    try {
+      return current_of(name, *list, task);
+    } catch (const Error& error) {
+      if (auto table = stale(error, name)) return table;
+      throw_to_consumer(error);
+    }
   }
 
   std::shared_ptr<const PublishedTable> listing() override {
@@ -147,18 +143,13 @@ struct Relay::Impl final : public Upstream {
     what.changes = catalog.changes();
     {
       const std::lock_guard lock(mutex);
-      what.offsets = n_offsets;
-      if (last_listing && listing_of == what) {
-        n_listings += what.reached ? 1 : 0;
-        return last_listing;
-      }
+      if (last_listing && listing_of == what) return last_listing;
     }
     auto made = publish_catalog(rows(what));
-    std::shared_ptr<const PublishedTable> old;  // destroyed without the lock
+    std::shared_ptr<const PublishedTable> old = made;  // destroyed without the lock, as is `what`
     const std::lock_guard lock(mutex);
-    n_listings += what.reached ? 1 : 0;  // not before its versions had their offsets
-    old = std::exchange(last_listing, made);
-    listing_of = std::move(what);
+    std::swap(last_listing, old);
+    std::swap(listing_of, what);
     return made;
   }
 
@@ -166,41 +157,19 @@ struct Relay::Impl final : public Upstream {
     std::vector<CatalogRow> rows;
     for (const auto& [name, entry] : what.list->entries) {
       CatalogRow row{.name = name, .schema = entry.schema, .rows = entry.rows, .bytes = entry.bytes};
-      const Catalog::Held held = catalog.held(name);
-      std::int64_t version = entry.version;
-      if (!held.table) {
+      const auto held = catalog.held(name);
+      row.version = entry.version;
+      if (!held) {
         row.why = what.reached ? kNotHeld : kNotReached;
       } else if (!what.reached) {
-        row.schema = held.table->schema;
-        row.rows = held.table->rows;
-        row.bytes = static_cast<std::int64_t>(held.table->bytes);
-        version = held.version;
+        row.schema = held->schema;
+        row.rows = held->rows;
+        row.bytes = static_cast<std::int64_t>(held->bytes);
+        row.version = held->version;
       }
-      row.version = listed(name, version);
       rows.push_back(std::move(row));
     }
     return rows;
-  }
-
-  /// Returns the version that consumers are told.
-  std::int64_t listed(const std::string& name, std::int64_t version) const {
-    if (version < 0) return version;
-    const std::lock_guard lock(mutex);
-    const auto offset = offsets.find(name);
-    if (offset == offsets.end()) return version;
-    return static_cast<std::int64_t>((static_cast<std::uint64_t>(version) + offset->second.value) & INT64_MAX);
-  }
-
-  /// Lets no other request join the task, and sees whether what it gives out is what the last catalog said.
-  void seal(const std::string& name, std::int64_t version, FetchTask& task) {
-    const std::lock_guard lock(mutex);
-    task.seal();  // who has joined has read the last list's catalog, or an earlier one
-    const auto entry = last_list->entries.find(name);
-    if (entry == last_list->entries.end() || entry->second.version == version) return;
-    Offset& offset = offsets[name];
-    if (offset.value != 0 && offset.after == n_listings) return;  // nobody was told the version with this offset
-    offset = {random_offset(), n_listings};
-    ++n_offsets;
   }
 
   /// Whether what was asked at that time may be served without a question.
@@ -223,6 +192,7 @@ struct Relay::Impl final : public Upstream {
   /// reads it for all that wait, so a list that is read later is newer.
   std::shared_ptr<const List> list_with(std::string_view name) {
     const Clock::time_point since = Clock::now();
+    auto list = std::make_shared<List>();
     {
       std::unique_lock lock(mutex);
       for (;;) {
@@ -230,13 +200,13 @@ struct Relay::Impl final : public Upstream {
           const bool is_enough = is_fresh(last_list->asked) && (name.empty() || last_list->entries.contains(name));
           if (is_enough || last_list->asked >= since) return last_list;
         }
-        if (list_failure && list_failure->asked >= since) std::rethrow_exception(list_failure->error);
+        // While one tries again, others needn't wait for that.
+        if (list_failure && (reading_list || list_failure->asked >= since)) std::rethrow_exception(list_failure->error);
         if (!reading_list) break;
         list_read.wait(lock);
       }
       reading_list = true;
     }
-    auto list = std::make_shared<List>();
     list->asked = Clock::now();
     std::string reached;
     std::exception_ptr error;
@@ -254,7 +224,7 @@ struct Relay::Impl final : public Upstream {
     }
     take_list(list, error);
     if (error) std::rethrow_exception(error);
-    say_reached(reached, Gone::kUpstream);
+    say_reached(reached);
     return list;
   }
 
@@ -271,75 +241,72 @@ struct Relay::Impl final : public Upstream {
     ++counts.catalogs;
     list_failure.reset();
     old = std::exchange(last_list, list);
-    const auto is_gone_from_list = [&](const auto& of) { return !list->entries.contains(of.first); };
-    std::erase_if(fetched_at, is_gone_from_list);
-    std::erase_if(offsets, is_gone_from_list);
+    std::erase_if(fetched_at, [&](const auto& of) { return !list->entries.contains(of.first); });
   }
 
-  Catalog::Held current_of(const std::string& name, FetchTask& task) {
-    const auto list = list_with(name);
-    const auto entry = list->entries.find(name);
-    if (entry == list->entries.end()) {
+  /// Whether the last read of the catalog has failed.
+  bool is_failing() const {
+    const std::lock_guard lock(mutex);
+    return list_failure.has_value();
+  }
+
+  std::shared_ptr<const PublishedTable> current_of(const std::string& name, const List& list, FetchTask& task) {
+    const auto entry = list.entries.find(name);
+    if (entry == list.entries.end()) {
       catalog.drop(name);
       throw NotFoundError("nothing is published as " + shown(name) + " at " + link.where());
     }
-    if (Catalog::Held held = still_current(entry->second); held.table) return held;
-    return {.table = receive(entry->second, *list, task), .version = entry->second.version};
+    if (auto table = still_current(entry->second)) return table;
+    return receive(entry->second, list, task);
   }
 
-  /// Returns what is published if the upstream's catalog says that it is current; else no table.
-  Catalog::Held still_current(const CatalogEntry& entry) {
-    Catalog::Held held = catalog.held(entry.name);
-    if (!held.table || held.version != entry.version) return {};
+  /// Returns what is published if the upstream's catalog says that it is current; else null.
+  std::shared_ptr<const PublishedTable> still_current(const CatalogEntry& entry) {
+    auto table = catalog.held(entry.name);
+    if (!table || table->version != entry.version) return nullptr;
     const std::lock_guard lock(mutex);
-    if (entry.version < 0 && !current(entry.name, -1)) return {};
+    if (entry.version < 0 && !current(entry.name, -1)) return nullptr;
     ++counts.hits;
-    return held;
+    return table;
   }
 
-  /// Returns what is published if the upstream is gone, and such may be served; else no table.
-  Catalog::Held stale(const Error& error, const std::string& name) {
-    if (!options.stale || !is_gone(error.code()) || link.stopped()) return {};
-    Catalog::Held held = catalog.held(name);
-    if (!held.table) return held;
-    const Gone now = error.code() == ErrorCode::kUpstream ? Gone::kBeyond : Gone::kUpstream;
-    bool is_new = false;
-    {
-      const std::lock_guard lock(mutex);
-      ++counts.stale_hits;
-      is_new = std::exchange(gone, now) == Gone::kNo;
-    }
-    if (is_new) {
-      say(options.server.log, LogLevel::kWarning,
-          [&] { return std::string("the relay serves what it holds: its upstream is gone: ") + error.what(); });
-    }
-    return held;
+  /// Returns what is published if the upstream is gone, and such may be served; else null.
+  std::shared_ptr<const PublishedTable> stale(const Error& error, const std::string& name) {
+    if (!options.stale || !is_gone(error.code()) || link.stopped()) return nullptr;
+    auto table = catalog.held(name);
+    if (!table) return nullptr;
+    const std::lock_guard lock(mutex);
+    ++counts.stale_hits;
+    return table;
   }
 
-  /// Says that the upstream is there again, if the log has said that it, or one beyond it, is gone.
-  void say_reached(const std::string& uri, Gone at_most) {
+  /// Says once that the upstream is gone.
+  void say_gone(const Error& error) {
     {
       const std::lock_guard lock(mutex);
-      if (gone == Gone::kNo || gone > at_most) return;
-      gone = Gone::kNo;
+      if (std::exchange(gone, true)) return;
+    }
+    say(options.server.log, LogLevel::kWarning,
+        [&] { return std::string("the relay serves what it holds: its upstream is gone: ") + error.what(); });
+  }
+
+  /// Says that the upstream is there again, if the log has said that it is gone.
+  void say_reached(const std::string& uri) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!std::exchange(gone, false)) return;
     }
     say(options.server.log, LogLevel::kWarning, [&] { return "the relay has reached " + uri + " again"; });
   }
 
   std::shared_ptr<const PublishedTable> receive(const CatalogEntry& entry, const List& list, FetchTask& task) {
-    std::string reached;
     try {
-      auto table = link.ask(RelayLink::Slow::kData, [&](Client& from, const std::string& uri) {
-        reached = uri;
-        return receive_from(from, uri, entry, task);
-      });
-      {
-        const std::lock_guard lock(mutex);
-        if (entry.version < 0) fetched_at[entry.name] = list.asked;
-        ++counts.fetches;
-        counts.bytes_fetched += table->bytes;
-      }
-      say_reached(reached, Gone::kBeyond);
+      auto table = link.ask(RelayLink::Slow::kData,
+                            [&](Client& from, const std::string& uri) { return receive_from(from, uri, entry, task); });
+      const std::lock_guard lock(mutex);
+      if (entry.version < 0) fetched_at[entry.name] = list.asked;
+      ++counts.fetches;
+      counts.bytes_fetched += table->bytes;
       return table;
     } catch (...) {
       const std::lock_guard lock(mutex);
@@ -357,10 +324,14 @@ struct Relay::Impl final : public Upstream {
                              ", which a relay doesn't pass on: connect to that server");
     }
     const auto expected = static_cast<std::uint64_t>(std::max<std::int64_t>(entry.bytes, 0));
-    const auto into = std::make_shared<FetchMemory>(memory, options.server.runtime->make_arena(options.max_memory),
-                                                    entry.name, expected);
-    Source source = request(from, entry.name, content, into, task);
-    auto table = catalog.publish(entry.name, std::move(source), {.replace = true}, entry.version);
+    const auto into = std::make_shared<FetchMemory>(
+        memory, options.server.runtime->make_arena(std::min(options.max_memory, kMostArena)), entry.name, expected);
+    std::int64_t version = -1;
+    Source source = content ? request_tensors(from, entry.name, *content, into, &version)
+                            : request_table(from, entry, into, task, &version);
+    // A server whose catalog has no versions is asked again by time.
+    if (entry.version < 0) version = -1;
+    auto table = catalog.publish(entry.name, std::move(source), {.replace = true}, version);
     try {
       into->keep(table);
     } catch (...) {
@@ -370,30 +341,35 @@ struct Relay::Impl final : public Upstream {
     return table;
   }
 
-  Source request(Client& from, const std::string& name, const std::optional<TensorContent>& content,
-                 const std::shared_ptr<FetchMemory>& into, FetchTask& task) {
-    if (!content) {
-      GetOptions how;
-      how.timeout_ms = options.client.timeout_ms;
-      how.memory = into;
-      auto reader = from.get(name, how, link.stopping());
-      reader->set_interrupt_hook(link.stopping());
-      task.announce(*reader->schema());
-      return Source::table(
-          std::make_unique<ChargedStream>(std::move(reader), [into](const BatchCost& batch) { into->charge(batch); }));
-    }
+  Source request_table(Client& from, const CatalogEntry& entry, const std::shared_ptr<FetchMemory>& into,
+                       FetchTask& task, std::int64_t* version) {
+    GetOptions how;
+    how.timeout_ms = options.client.timeout_ms;
+    how.memory = into;
+    auto reader = from.get(entry.name, how, link.stopping());
+    reader->set_interrupt_hook(link.stopping());
+    *version = reader->version();
+    into->charge({.buffers = 0, .messages = cost_of(*reader->schema())});
+    task.announce(*reader->schema(), entry.version < 0 ? -1 : *version);
+    return Source::table(
+        std::make_unique<ChargedStream>(std::move(reader), [into](const BatchCost& batch) { into->charge(batch); }));
+  }
+
+  Source request_tensors(Client& from, const std::string& name, const TensorContent& content,
+                         const std::shared_ptr<FetchMemory>& into, std::int64_t* version) {
     TensorOptions how;
     how.timeout_ms = options.client.timeout_ms;
     how.memory = into;
-    how.max_tensors = std::min(how.max_tensors, std::max<std::uint64_t>(into->limit() / kTensor, 1));
-    how.max_path_bytes = std::min(how.max_path_bytes, into->limit());
-    if (content->single) return Source::tensor(from.tensor(name, how, link.stopping()));
+    how.version = version;
+    how.max_tensors = std::min(how.max_tensors, static_cast<std::uint64_t>(std::max<std::int64_t>(content.count, 1)));
+    how.max_path_bytes = std::min(how.max_path_bytes, how.max_tensors * kPath);
+    into->charge({.buffers = 0, .messages = how.max_tensors * (kTensor + kPath)});
+    if (content.single) return Source::tensor(from.tensor(name, how, link.stopping()));
     return Source::tensors(from.tensors(name, how, link.stopping()));
   }
 
-  bool evict(std::uint64_t bytes) {
-    const std::size_t evicted =
-        catalog.evict(bytes, [this](const PublishedTable& table) { return memory->size_of(table); });
+  bool evict(std::uint64_t needed, const RelayMemory::SizeOf& size_of) {
+    const std::size_t evicted = catalog.evict(needed, size_of);
     const std::lock_guard lock(mutex);
     counts.evictions += evicted;
     return evicted > 0;
@@ -408,12 +384,9 @@ struct Relay::Impl final : public Upstream {
   bool reading_list = false;
   std::condition_variable list_read;
   std::map<std::string, Clock::time_point, std::less<>> fetched_at;  // of data without versions: when it was asked for
-  std::map<std::string, Offset, std::less<>> offsets;                // see above
-  std::uint64_t n_offsets = 0;                                       // that were made
-  std::uint64_t n_listings = 0;  // catalogs with the upstream's versions that were given out
-  Shown listing_of;              // what made last_listing
+  Shown listing_of;                                                  // what made last_listing
   std::shared_ptr<const PublishedTable> last_listing;
-  Gone gone = Gone::kNo;
+  bool gone = false;  // the log says so
   RelayStats counts;
 
   const flight::Access access{};  // asks for no tickets: there is no Flight server

@@ -82,8 +82,10 @@ bool RelayLink::take_failure(const Connected& with, ErrorCode code, Slow slow) {
   if (!lost && !(late && slow == Slow::kServer)) return false;
   Connected dropped;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  if (now_.client == with.client) std::swap(dropped, now_);
-  if (late) failure_ = {Clock::now(), std::current_exception()};
+  if (now_.client == with.client) {
+    std::swap(dropped, now_);
+    if (late) failure_ = {Clock::now(), std::current_exception()};
+  }
   return lost;
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
-#include "ipc/metadata.h"
+#include "session/table_version.h"
 
 namespace crossdock::session {
 
@@ -52,10 +52,8 @@ std::shared_ptr<const PublishedTable> TableTask::made() const {
   return made_;
 }
 
-void TableTask::announce(const array::Schema& schema) {
-  ipc::Encoder encoder;
-  const ByteSpan message = encoder.schema(schema);
-  auto bytes = std::make_shared<const std::vector<std::byte>>(message.begin(), message.end());
+void TableTask::announce(const array::Schema& schema, std::int64_t version) {
+  auto bytes = std::make_shared<const std::vector<std::byte>>(schema_message(schema, version));
   const std::lock_guard lock(mutex_);
   schema_ = std::move(bytes);
   for (const auto& waker : waiting_) waker->notify();
@@ -97,7 +95,7 @@ std::unique_ptr<TableStream> TableTaskStream::begin(const std::shared_ptr<const 
   auto stream = std::make_unique<TableStream>(table, way());
   if (!schema_sent_) return stream;
   if (!std::ranges::equal(table->metadata_of(table->messages.front()), *schema_)) {
-    throw RemoteError("the table was replaced by one with another schema while it was fetched: request it again");
+    throw UpstreamError("while the table was fetched it was replaced, or its server has gone: request it again");
   }
   stream->pop();
   return stream;

@@ -41,7 +41,7 @@ class TableTask : public SourceTask {
   /// Makes the table. Called once, on a thread of the pool. Throws the error that the consumers receive.
   virtual std::shared_ptr<const PublishedTable> make() = 0;
   /// For make(): has the consumers get the schema now, so that none gives up while the table is being made.
-  void announce(const array::Schema& schema);
+  void announce(const array::Schema& schema, std::int64_t version);
 
  private:
   SourcePool* pool_ = nullptr;  // outlives the server's streams

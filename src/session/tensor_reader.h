@@ -27,6 +27,7 @@ class TensorReader {
   std::optional<NamedTensor> next();
   /// The bytes that were copied so far, as TensorOptions::bytes_copied says.
   std::uint64_t bytes_copied() const noexcept { return copied_ + reader_.bytes_copied; }
+  std::int64_t version() const noexcept { return reader_.version; }
   /// Whether the server has said that the stream has one tensor without a path, or several; nothing if it hasn't.
   std::optional<bool> single() const;
 

@@ -22,8 +22,8 @@ class Upstream {
   /// fetch(). I/O thread, with the catalog's lock held: never waits, and doesn't call the catalog.
   virtual bool is_current(std::string_view name, std::int64_t version) noexcept = 0;
   /// Returns the table for the requests of a task: what is published, if it is current, or else what it has published
-  /// under this name meanwhile. Seals the task before it decides that. On a thread of the catalog's pool; may wait for
-  /// a network. Throws the error that the consumers receive.
+  /// under this name meanwhile. On a thread of the catalog's pool; may wait for a network. Throws the error that the
+  /// consumers receive.
   virtual std::shared_ptr<const PublishedTable> fetch(const std::string& name, FetchTask& task) = 0;
   /// Returns the catalog. Threads and errors as of fetch().
   virtual std::shared_ptr<const PublishedTable> listing() = 0;
@@ -35,10 +35,10 @@ class FetchTask final : public TableTask {
   /// `name`: empty for the catalog. `upstream` must outlive the pool's tasks.
   FetchTask(Upstream& upstream, std::string name) : upstream_(upstream), name_(std::move(name)) {}
 
-  /// Tells the schema of the table that is received, before it is there. May be called again, with the same schema or
-  /// another one: then consumers that have got the first get an error.
+  /// Tells the schema and the version of the table that is received, before it is there. May be called again; consumers
+  /// get an error if the table is another one than they were told.
   using TableTask::announce;
-  /// Lets no other request join: what it gets might be older than what it was promised.
+  /// Lets no other request join: it needn't wait as long as this one may.
   void seal() noexcept { sealed_.store(true, std::memory_order_seq_cst); }
   bool sealed() const noexcept { return sealed_.load(std::memory_order_seq_cst); }
 

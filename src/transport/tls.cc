@@ -1,6 +1,7 @@
 #include "transport/tls.h"
 
 #include "transport/net/tls/context.h"
+#include "transport/net/tls/system_roots.h"
 
 namespace crossdock::transport {
 
@@ -8,5 +9,7 @@ void check_tls(const TlsOptions& options, bool server) {
   using net::tls::End;
   const net::tls::Context checked(server ? End::kServer : End::kClient, options);
 }
+
+std::string system_roots() { return net::tls::system_roots(); }
 
 }  // namespace crossdock::transport

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.certificates import Certificates
 
 import crossdock as xd
 
@@ -20,3 +21,17 @@ def each_grpc() -> None:
                 list(theirs.list_flights())
     except xd.SchemeError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def each_encrypted_grpc(each_grpc: None, certificates: Certificates) -> None:
+    """Uses the TLS of each gRPC once, for the same reason."""
+    from tests.interop.encrypted_flight import connect, serve, theirs
+
+    with serve(certificates) as server, theirs(certificates, server) as client, connect(certificates, server):
+        list(client.list_flights())

@@ -362,6 +362,8 @@ def test_a_file_that_becomes_shorter_ends_its_stream_alone(tmp_path, connect):
     [
         ("grpc://127.0.0.1", "isn't grpc://HOST:PORT"),
         ("grpc:8815", "isn't grpc://HOST:PORT"),
+        ("grpc://127.0.0.1:99999", "isn't grpc://HOST:PORT"),
+        ("grpc://127.0.0.1:1/t", "isn't grpc://HOST:PORT"),
         ("grpc://:8815", "isn't grpc://HOST:PORT"),
         ("tcp://127.0.0.1:8815", "listens at grpc://HOST:PORT"),
         ("8815", "no scheme"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -268,7 +270,114 @@ def test_a_server_that_goes_away(script):
             client.get("t")
 
 
-@pytest.mark.parametrize("uri", ["grpc:8815", "grpc://", "grpc://:1", "grpc://host"])
+FLIGHT_SERVER = """
+    import sys, pyarrow as pa, pyarrow.flight as flight
+
+    class Server(flight.FlightServerBase):
+        def get_flight_info(self, context, descriptor):
+            endpoint = flight.FlightEndpoint(b"t", [sys.argv[1]])
+            return flight.FlightInfo(pa.schema({"x": pa.int64()}), descriptor, [endpoint], -1, -1)
+
+    with Server("grpc://127.0.0.1:0") as server:
+        print(f"grpc://127.0.0.1:{server.port}", flush=True)
+        sys.stdin.readline()
+    """
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_server_that_is_killed_between_its_info_and_the_data(script, answers):
+    killed = []
+
+    def kill_it():
+        killed.append(1)
+        server.send(signal.SIGKILL)
+        server.process.wait()
+        if not answers:
+            raise ValueError("the data is gone, too")
+        return pa.table({"x": [1, 2]}).to_reader()
+
+    with xd.serve({"t": kill_it}, "tcp:") as data:
+        server = script(FLIGHT_SERVER, data.uri)
+        with xd.connect(server.read_line()) as client:
+            if answers:
+                reader = client.get("t")
+                assert reader.location == data.uri
+                assert pa.table(reader).num_rows == 2
+            else:
+                with pytest.raises((xd.ConnectionError, xd.TruncatedStreamError)) as raised:
+                    client.get("t")
+                assert "no Flight server answers" in str(raised.value)
+                assert data.uri in str(raised.value), "what was tried before"
+                assert "the data is gone, too" in str(raised.value)
+            assert killed
+
+
+def test_our_server_is_killed_between_its_info_and_doget(script):
+    server = script(
+        """
+        import sys, pyarrow as pa, crossdock as xd
+        with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight="grpc://127.0.0.1:0") as server:
+            print(server.flight_uri, flush=True)
+            sys.stdin.readline()
+        """
+    )
+    with flight.connect(server.read_line()) as theirs:
+        info = theirs.get_flight_info(flight.FlightDescriptor.for_path("t"))
+        server.send(signal.SIGKILL)
+        server.process.wait()
+        with pytest.raises(flight.FlightUnavailableError):
+            theirs.do_get(info.endpoints[0].ticket).read_all()
+
+
+def test_a_closed_client_does_nothing_more():
+    with xd.serve({"t": numbers()}, "tcp:", flight=FREE_PORT, puts="new") as server:
+        client = xd.connect(server.flight_uri)
+        client.get("t").close()
+        client.close()
+        for call in (
+            client.list,
+            lambda: client.get("t"),
+            lambda: client.tensor("t"),
+            lambda: client.put("u", numbers()),
+            lambda: client.offer("u", numbers()),
+        ):
+            with pytest.raises(xd.ClosedError, match=r"this client of grpc://.* was closed"):
+                call()
+
+
+def test_a_server_that_is_back_is_found_soon(script):
+    program = """
+        import sys, pyarrow as pa, crossdock as xd
+        with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight=sys.argv[1]) as server:
+            print(server.flight_uri, flush=True)
+            sys.stdin.readline()
+        """
+    first = script(program, FREE_PORT)
+    uri = first.read_line()
+    with xd.connect(uri) as client:
+        assert client.list()
+        first.stop()
+        # Long enough for gRPC to make its pauses long.
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            with pytest.raises(xd.ConnectionError):
+                client.list()
+        second = script(program, uri)
+        assert second.read_line() == uri
+        start = time.monotonic()
+        while True:
+            try:
+                client.list()
+                break
+            except xd.ConnectionError:
+                assert time.monotonic() - start < 10
+        second.stop()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["grpc:8815", "grpc://", "grpc://:1", "grpc://host", "grpc://h:74362", "grpc://h:-1", "grpc://h:1/t", "grpc://h:x"],
+)
 def test_uris_that_are_none(uri):
     with pytest.raises(xd.UriError, match="grpc://HOST:PORT"):
         xd.connect(uri)

@@ -3,6 +3,7 @@
 import secrets
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -68,6 +69,19 @@ class TestALogin:
     def test_is_refused(self, login):
         with serve() as server, pytest.raises(xd.PermissionError, match="the user name or the password is wrong"):
             xd.connect(server.flight_uri, login=login)
+
+    def test_is_checked_though_many_are_wrong(self):
+        def wrong(number: int) -> bool:
+            with pytest.raises(xd.PermissionError, match="the user name or the password is wrong"):
+                xd.connect(server.flight_uri, login=("ada", str(number)))
+            return True
+
+        with serve() as server, ThreadPoolExecutor(8) as threads:
+            tries = [threads.submit(wrong, number) for number in range(200)]
+            for _ in range(5):
+                with xd.connect(server.flight_uri, login=("ada", "lace")) as client:
+                    assert pa.table(client.get("t")).equals(TABLE)
+            assert all(one.result() for one in tries)
 
     def test_is_missing(self):
         with serve() as server, pytest.raises(xd.PermissionError, match="requires a login"):
@@ -169,6 +183,31 @@ class TestALogin:
             monkeypatch.setenv("CROSSDOCK_LOGIN", "ada:lace")
             assert "u" in run("ls", server.flight_uri)
             assert "3" in run("get", server.flight_uri, "t")
+
+
+def test_no_log_and_no_statistics_have_a_ticket(log_lines):
+    """Whoever reads a log must not be able to read tables."""
+
+    def failing():
+        yield from TABLE.to_batches()
+        raise ValueError("the sensor is gone")
+
+    source = pa.RecordBatchReader.from_batches(TABLE.schema, failing())
+    with serve() as server, xd.connect(server.flight_uri, login=("ada", "lace")) as client:
+        server.publish("live", source)
+        reader = client.get("live")
+        next(reader)
+        assert "XDT" not in str(server.stats())
+        with pytest.raises(xd.RemoteError, match="the sensor is gone"):
+            list(reader)
+        line = log_lines.next()
+        while "the stream" not in line:
+            line = log_lines.next()
+        assert "the stream 'live' to" in line
+        ticket = ticket_of(server)
+        with pytest.raises(xd.PermissionError), xd.connect(server.uri) as stranger:
+            stranger.get(ticket[:-1] + bytes([ticket[-1] ^ 1]))
+        assert "XDT" not in log_lines.next()
 
 
 class TestATicket:

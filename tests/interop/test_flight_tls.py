@@ -4,72 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import sys
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.certificates import Certificates
+from tests.interop.encrypted_flight import (
+    FREE_PORT,
+    REASONS,
+    REFUSED,
+    TABLE,
+    Theirs,
+    connect,
+    refused,
+    serve,
+    theirs,
+)
 
 import crossdock as xd
 
 flight = pytest.importorskip("pyarrow.flight")
 
-FREE_PORT = "grpc+tls://127.0.0.1:0"
-TABLE = pa.table({"n": [1, 2, 3]})
-REASONS = "a certificate wasn't accepted"
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _flight(certificates) -> None:
-    """Uses each gRPC once: it keeps some descriptors for the rest of the process."""
-    try:
-        with serve(certificates) as server, theirs(certificates, server) as client, connect(certificates, server):
-            list(client.list_flights())
-    except xd.SchemeError as error:
-        pytest.skip(str(error))
-
-
-def serve(certificates, certificate=None, uri="shm:", flight=FREE_PORT, client_roots=None, **options) -> xd.Server:
-    certificate = certificate or certificates.server
-    tls = xd.TLS(certificate=certificate, key=certificates.key(certificate), client_roots=client_roots)
-    return xd.serve({"t": TABLE}, uri, flight=flight, tls=tls, **options)
-
-
-def connect(certificates, server: xd.Server, certificate=None, roots=None, **options) -> xd.Client:
-    key = certificates.key(certificate) if certificate else None
-    tls = xd.TLS(roots=roots or certificates.issuer, certificate=certificate, key=key)
-    return xd.connect(server.flight_uri, tls=tls, **options)
-
-
-def theirs(certificates, server: xd.Server, **options) -> flight.FlightClient:
-    return flight.FlightClient(server.flight_uri, tls_root_certs=certificates.issuer.read_bytes(), **options)
-
-
-class Theirs(flight.FlightServerBase):
-    """pyarrow's server with one table."""
-
-    def __init__(self, certificates, **options) -> None:
-        pair = (certificates.server.read_bytes(), certificates.key(certificates.server).read_bytes())
-        super().__init__("grpc+tls://127.0.0.1:0", tls_certificates=[pair], **options)
-        self.uri = f"grpc+tls://127.0.0.1:{self.port}"
-        self.flight_uri = self.uri
-
-    def list_actions(self, context):
-        return []
-
-    def get_flight_info(self, context, descriptor):
-        endpoint = flight.FlightEndpoint(b"t", [])
-        return flight.FlightInfo(TABLE.schema, descriptor, [endpoint], TABLE.num_rows, TABLE.nbytes)
-
-    def do_get(self, context, ticket):
-        return flight.RecordBatchStream(TABLE)
+pytestmark = pytest.mark.usefixtures("each_encrypted_grpc")
 
 
 class TestReads:
@@ -151,21 +110,20 @@ class TestClientsCertificates:
         with serve(certificates, client_roots=certificates.issuer) as server:
             with connect(certificates, server, certificates.client) as client:
                 assert pa.table(client.get("t")).equals(TABLE)
-            pair = {
-                "cert_chain": certificates.client.read_bytes(),
-                "private_key": certificates.key(certificates.client).read_bytes(),
-            }
-            with theirs(certificates, server, **pair) as client:
+            with theirs(certificates, server, certificates.client) as client:
                 assert client.do_get(flight.Ticket("t")).read_all().equals(TABLE)
 
-    @pytest.mark.parametrize("which", [None, "other"])
+    @pytest.mark.parametrize("which", REFUSED)
     def test_of_others_are_refused(self, certificates, which):
-        certificate = certificates.other if which else None
-        with (
-            serve(certificates, client_roots=certificates.issuer) as server,
-            pytest.raises(xd.ConnectionError, match=f"no Flight server answers.*{REASONS}"),
-        ):
-            connect(certificates, server, certificate)
+        certificate = refused(certificates, which)
+        with serve(certificates, client_roots=certificates.issuer) as server:
+            with pytest.raises(xd.ConnectionError, match=f"no Flight server answers.*{REASONS}"):
+                connect(certificates, server, certificate)
+            with (
+                theirs(certificates, server, certificate) as client,
+                pytest.raises(flight.FlightUnavailableError),
+            ):
+                client.do_get(flight.Ticket("t")).read_all()
 
 
 class TestAServersCertificate:
@@ -210,6 +168,26 @@ def test_a_client_with_tls_at_a_plain_server_is_told_so(certificates):
             xd.connect(server.flight_uri.replace("grpc:", "grpc+tls:"), tls=tls)
 
 
+@pytest.mark.parametrize("scheme", ["grpc", "grpc+tls"])
+@pytest.mark.parametrize(
+    ("host", "reason"), [("127.0.0.1", "Connection refused"), ("nowhere.invalid", "DNS resolution failed")]
+)
+def test_where_nobody_is_no_certificate_is_suspected(scheme, host, reason):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # it doesn't listen, and nobody else gets the port
+        with pytest.raises(xd.ConnectionError, match=f"no Flight server answers.*{reason}") as raised:
+            xd.connect(f"{scheme}://{host}:{bound.getsockname()[1]}", timeout=30)
+    text = str(raised.value)
+    assert "certificate" not in text
+    assert "a server that encrypts" not in text
+
+
+@pytest.mark.parametrize("scheme", ["grpc", "grpc+tcp", "grpc+tls"])
+def test_a_bad_uri_is_named_with_its_own_scheme(scheme):
+    with pytest.raises(xd.UriError, match=re.escape(f"is at {scheme}://HOST:PORT, not at {scheme}://127.0.0.1")):
+        xd.connect(f"{scheme}://127.0.0.1")
+
+
 def test_tls_is_for_uris_that_encrypt(certificates):
     tls = xd.TLS(roots=certificates.issuer)
     with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls and grpc\+tls"):
@@ -239,15 +217,37 @@ def test_the_commands(certificates, program):
         assert "3" in run("get", server.flight_uri, "t", *roots)
 
 
-def test_the_command_serve(certificates, tmp_path, program):
+@pytest.fixture
+def serving(certificates, tmp_path, program):
+    """Returns the URI of the command `serve`, which is ended when the test has ended."""
     path = tmp_path / "t.arrow"
     xd.write(TABLE, path)
     pair = ("--tls-certificate", str(certificates.server), "--tls-key", str(certificates.key(certificates.server)))
-    served = program(sys.executable, "-m", "crossdock", "serve", str(path), "--flight", FREE_PORT, *pair)
-    served.read_line()
-    uri = served.read_line().split()[-1]
-    tls = xd.TLS(roots=certificates.issuer)
-    with xd.connect(uri, tls=tls) as client:
+    started = []
+
+    def start(*options: str) -> str:
+        command = (sys.executable, "-m", "crossdock", "serve", str(path), "--flight", FREE_PORT)
+        started.append(program(*command, *pair, *options))
+        started[-1].read_line()
+        return started[-1].read_line().split()[-1]
+
+    yield start
+    for one in started:
+        one.send(signal.SIGTERM)
+        one.finish()
+
+
+def test_the_command_serve(certificates, serving):
+    uri = serving()
+    with xd.connect(uri, tls=xd.TLS(roots=certificates.issuer)) as client:
         assert pa.table(client.get("t")).equals(TABLE)
-    served.send(signal.SIGTERM)
-    served.finish()
+
+
+def test_the_command_serve_may_demand_certificates(certificates, serving, program):
+    uri = serving("--tls-client-roots", str(certificates.issuer))
+    get = (sys.executable, "-m", "crossdock", "get", uri, "t", "--tls-roots", str(certificates.issuer))
+    own = ("--tls-certificate", str(certificates.client), "--tls-key", str(certificates.key(certificates.client)))
+    assert "3" in program(*get, *own).finish()
+    text = program(*get).finish(expect=None)
+    assert text.startswith("exit 4\n")
+    assert REASONS in text

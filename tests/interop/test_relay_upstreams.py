@@ -102,9 +102,10 @@ def test_tables_and_tensors_of_a_device(simulated_devices):
 
 def test_over_tls_with_a_token_at_both_ends(tmp_path):
     made = Certificates(tmp_path)
+    proof = xd.TLS(certificate=made.server, key=made.key(made.server))
     tls = xd.TLS(certificate=made.server, key=made.key(made.server), roots=made.issuer)
     with (
-        xd.serve({"t": TABLE}, "tcp+tls:", tls=tls, token="secret") as server,
+        xd.serve({"t": TABLE}, "tcp+tls:", tls=proof, token="secret") as server,
         xd.relay(server.uri, ["shm:", "tcp+tls:"], tls=tls, token="secret") as relay,
         xd.connect(relay.uri) as client,
         xd.connect(relay.uris[1], tls=xd.TLS(roots=made.issuer), token="secret") as remote,

@@ -132,7 +132,8 @@ struct TensorOptions {
   /// If not null, the bytes that were copied here are added: to `out` or `device`, and of elements that weren't
   /// aligned.
   std::uint64_t* bytes_copied = nullptr;
-  WireObserver on_message{};  ///< As GetOptions::on_message.
+  std::int64_t* version = nullptr;  ///< If not null, it is set to the version, as Reader::version().
+  WireObserver on_message{};        ///< As GetOptions::on_message.
 };
 
 /// One stream. Its batches may outlive it, its client, and the server. Use it from one thread at a time. It may be
@@ -164,6 +165,9 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   std::uint64_t bytes_copied() const noexcept;
   /// The URI that the stream is read from.
   const std::string& location() const noexcept;
+  /// The version of what is read, as CatalogEntry::version: the catalog may have had another one when it was read. -1:
+  /// a live stream, a factory, or the server doesn't say.
+  std::int64_t version() const noexcept;
   /// Of a client of a Flight server: the locations that were considered before, in the order of what they cost.
   const std::vector<LocationTried>& passed_over() const noexcept;
   /// Sets the hook that next() calls while it waits; see transport/options.h.

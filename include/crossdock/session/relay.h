@@ -55,10 +55,9 @@ struct RelayStats {
 /// those of the connection to it as an UpstreamError.
 ///
 /// A name is fetched again when its version in the upstream's catalog has changed (CatalogEntry::version), or, of
-/// servers that have no versions, when it is older than RelayOptions::max_age_ms. The relay's own catalog has the same
-/// versions, or others where older data was given out than it had told. A request that comes while the same name is
-/// being asked for or fetched gets what that brings, which may be older than the request. After a failure to connect,
-/// the relay tries again with the first request after a second.
+/// servers that have no versions, when it is older than RelayOptions::max_age_ms. A request that comes while the same
+/// name is being asked for or fetched gets what that brings, which may be older than the request. After a failure to
+/// connect, the relay tries again with the first request after a second.
 ///
 /// Thread-safe. After a fork it belongs to the parent: every call in the child throws ForkError.
 class CROSSDOCK_EXPORT Relay {

@@ -19,7 +19,7 @@ struct TransportOptions {
   transport::UcxOptions ucx = {};
   transport::FabricOptions fabric = {};
   GrpcOptions grpc = {};
-  /// For `tcp+tls:`, whose other options are those of `tcp`.
+  /// For `tcp+tls:`, whose other options are those of `tcp`, and for clients over `grpc+tls:`.
   transport::TlsOptions tls = {};
 };
 

@@ -91,8 +91,8 @@ struct TlsOptions {
   std::string certificate_chain = {};
   /// The key of the first certificate, not encrypted.
   std::string private_key = {};
-  /// Client: the issuers that it trusts; empty: those that the system trusts. A certificate that has signed itself can
-  /// stand here, too.
+  /// Client: the issuers that it trusts; empty: those that OpenSSL trusts by default (SSL_CERT_FILE, SSL_CERT_DIR). A
+  /// certificate that has signed itself can stand here, too.
   std::string roots = {};
   /// Server: the issuers of clients' certificates. If it isn't empty, every client must have such a certificate.
   std::string client_roots = {};

@@ -1,7 +1,8 @@
 #include "session/flight/call_threads.h"
 
+#include <algorithm>
+#include <exception>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "core/blocked_signals.h"
@@ -17,14 +18,16 @@ thread_local const CallThreads* running_for = nullptr;
 bool CallThreads::on_its_thread() const noexcept { return running_for == this; }
 
 void CallThreads::wait() noexcept {
-  std::list<Worker> all;
-  {
-    const std::lock_guard lock(mutex_);
-    for (Worker& worker : workers_) worker.thread.swap(all.emplace_back().thread);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto next = std::ranges::find_if(workers_, [](const Worker& worker) { return worker.thread.joinable(); });
+    if (next == workers_.end()) break;
+    std::thread thread = std::move(next->thread);
+    lock.unlock();
+    thread.join();
+    lock.lock();
   }
-  for (Worker& worker : all) {
-    if (worker.thread.joinable()) worker.thread.join();
-  }
+  lock.unlock();
   join_ended();
 }
 
@@ -60,7 +63,7 @@ void CallThreads::start(std::function<void()> task) {
       const std::lock_guard done(mutex_);
       worker.done = true;
     });
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     workers_.pop_back();
     throw ResourceError("no thread can be started for " + std::string(what_) + ": " + error.what());
   }

@@ -17,7 +17,8 @@ constexpr const char* kFileName = "crossdock_flight.so";
 constexpr const char* kVariable = "CROSSDOCK_FLIGHT";
 
 void on_log(std::int32_t level, xd_bytes text) {
-  CarrierLibrary::log_sinks().line(level >= 2 ? LogLevel::kWarning : LogLevel::kDebug,
+  // What concerns a call, or the listening, is in its error, too.
+  CarrierLibrary::log_sinks().line(level >= 2 ? LogLevel::kInfo : LogLevel::kDebug,
                                    "gRPC: " + printable({static_cast<const char*>(text.data), text.size}));
 }
 

@@ -1,5 +1,6 @@
 #include "session/flight/channel.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "core/log_sinks.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "session/flight/location.h"
 #include "session/flight/outgoing_call.h"
 #include "session/remote_error.h"
 #include "transport/tls.h"
@@ -35,6 +37,23 @@ std::string host_in(const std::string& target) {
   return host;
 }
 
+/// Whether gRPC's text says that no connection was made. It gives no other sign of that.
+bool nobody_answered(std::string_view text) noexcept {
+  constexpr std::array<std::string_view, 3> kReasons = {"Failed to connect to remote host", "Connection refused",
+                                                        "DNS resolution failed"};
+  return std::ranges::any_of(kReasons,
+                             [&](std::string_view reason) { return text.find(reason) != std::string_view::npos; });
+}
+
+/// Returns what may be wrong with a connection that was made, as the end of a sentence. gRPC's reasons say little of
+/// TLS; of most faults it says only that the handshake failed.
+const char* hint(const std::string& where) noexcept {
+  if (!where.starts_with(kEncryptedFlight)) return "; a server that encrypts is at grpc+tls:";
+  return "; if it is there: a certificate wasn't accepted (the trusted issuers, the name or the date of the server's, "
+         "or "
+         "it wants one of this client), or the server is a plain grpc: one";
+}
+
 }  // namespace
 
 std::string text_of(const flight::Status& status) {
@@ -48,6 +67,7 @@ std::string text_of(const flight::Status& status) {
       case StatusCode::kPermissionDenied: return ErrorCode::kPermission;
       case StatusCode::kUnimplemented: return ErrorCode::kUnsupported;
       case StatusCode::kDeadlineExceeded: return ErrorCode::kTimeout;
+      case StatusCode::kResourceExhausted: return ErrorCode::kResource;
       default: return ErrorCode::kRemote;
     }
   }();
@@ -62,13 +82,8 @@ void throw_status(const flight::Status& status, const std::string& where) {
     throw InvalidArgumentError(printable(text.substr(kInvalid.size())) + " (reported by " + where + ")");
   }
   if (status.code != flight::StatusCode::kUnavailable) throw_remote(text, where);
-  // gRPC's reasons say little of TLS; of most faults it says only that the handshake failed.
-  const std::string hint =
-      where.starts_with(kEncryptedFlight)
-          ? "; if it is there: a certificate wasn't accepted (the trusted issuers, the name or the "
-            "date of the server's, or it wants one of this client), or the server is a plain grpc: one"
-          : "; a server that encrypts is at grpc+tls:";
-  throw ConnectionError("no Flight server answers at " + where + ": " + printable(text) + hint);
+  throw ConnectionError("no Flight server answers at " + where + ": " + printable(text) +
+                        (nobody_answered(status.text) ? "" : hint(where)));
 }
 
 xd_tls tls_for(const transport::TlsOptions& options, bool server) {
@@ -79,13 +94,14 @@ xd_tls tls_for(const transport::TlsOptions& options, bool server) {
           .server_name = bytes_of(options.server_name)};
 }
 
-std::shared_ptr<FlightChannel> FlightChannel::open(const std::string& address, const GrpcOptions& options,
-                                                   const transport::TlsOptions* tls) {
-  const std::size_t colon = address.rfind(':');
-  if (!address.starts_with("//") || colon == std::string::npos || colon <= 2 || colon + 1 == address.size()) {
-    throw UriError("a Flight server is at grpc://HOST:PORT, not at grpc:" + printable(address));
+std::shared_ptr<FlightChannel> FlightChannel::open(std::string_view scheme, const std::string& address,
+                                                   const GrpcOptions& options, const transport::TlsOptions* tls) {
+  std::optional<std::string> target = host_and_port(address);
+  if (!target) {
+    const std::string start = std::string(scheme) + ":";
+    throw UriError("a Flight server is at " + start + "//HOST:PORT, not at " + start + printable(address));
   }
-  return std::shared_ptr<FlightChannel>(new FlightChannel(CarrierLibrary::get(), address.substr(2), options, tls));
+  return std::shared_ptr<FlightChannel>(new FlightChannel(CarrierLibrary::get(), *std::move(target), options, tls));
 }
 
 FlightChannel::FlightChannel(std::shared_ptr<const CarrierLibrary> carrier, std::string target,
@@ -102,11 +118,19 @@ FlightChannel::FlightChannel(std::shared_ptr<const CarrierLibrary> carrier, std:
     throw InvalidArgumentError("give a token or a login for " + where_ + ", not both");
   }
   if (options.user.find(':') != std::string::npos) throw InvalidArgumentError("a user name has no colon");
-  if (encrypted_) transport::check_tls(*tls, false);
-  const xd_channel_options wanted{.size = sizeof(xd_channel_options),
-                                  .target = bytes_of(target),
-                                  .tls = encrypted_ ? tls_for(*tls, false) : xd_tls{},
-                                  .max_message = std::numeric_limits<std::int32_t>::max()};
+  xd_channel_options wanted{.size = sizeof(xd_channel_options),
+                            .target = bytes_of(target),
+                            .tls = {},
+                            .max_message = std::numeric_limits<std::int32_t>::max()};
+  std::string roots;
+  if (encrypted_) {
+    transport::check_tls(*tls, false);
+    wanted.tls = tls_for(*tls, false);
+    if (tls->roots.empty()) {  // gRPC's own roots are from other places than OpenSSL's
+      roots = transport::system_roots();
+      wanted.tls.roots = bytes_of(roots);
+    }
+  }
   channel_ = carrier_->calls().channel_open(&wanted);
 }
 

@@ -21,10 +21,10 @@ namespace crossdock::session {
 /// lost. Thread-safe. Calls keep it alive.
 class FlightChannel : public std::enable_shared_from_this<FlightChannel> {
  public:
-  /// `address`: "//host:port". `tls`: null for a plain connection. Throws SchemeError (no module), UriError,
-  /// InvalidArgumentError (options).
-  static std::shared_ptr<FlightChannel> open(const std::string& address, const GrpcOptions& options,
-                                             const transport::TlsOptions* tls = nullptr);
+  /// `scheme`: of the URI, for errors. `address`: "//host:port". `tls`: null for a plain connection. Throws SchemeError
+  /// (no module), UriError, InvalidArgumentError (options).
+  static std::shared_ptr<FlightChannel> open(std::string_view scheme, const std::string& address,
+                                             const GrpcOptions& options, const transport::TlsOptions* tls = nullptr);
   ~FlightChannel();
   FlightChannel(const FlightChannel&) = delete;
   FlightChannel& operator=(const FlightChannel&) = delete;
@@ -73,7 +73,7 @@ class FlightChannel : public std::enable_shared_from_this<FlightChannel> {
 /// The scheme of Flight servers that encrypt.
 inline constexpr std::string_view kEncryptedFlight = "grpc+tls";
 
-/// Returns the options in the carrier's form, which refers to them.
+/// Returns the options in the carrier's form, which refers to them. A client without roots needs system_roots().
 xd_tls tls_for(const transport::TlsOptions& options, bool server);
 
 /// Returns the text of an error message (type 255) for a status: the name of an error's class, a colon, and its text.

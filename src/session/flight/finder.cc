@@ -60,6 +60,10 @@ FlightFinder::FlightFinder(std::shared_ptr<FlightChannel> channel, std::shared_p
                            ClientOptions options)
     : channel_(std::move(channel)), do_get_(std::move(pool)), options_(std::move(options)) {}
 
+void FlightFinder::check_open() const {
+  if (closed_.load(std::memory_order_relaxed)) throw ClosedError("this client of " + channel_->where() + " was closed");
+}
+
 void FlightFinder::check(const transport::InterruptHook& interrupted) {
   try {
     channel_->ask("ListActions", {}, options_.timeout_ms, interrupted);
@@ -69,6 +73,7 @@ void FlightFinder::check(const transport::InterruptHook& interrupted) {
 }
 
 std::vector<CatalogEntry> FlightFinder::list(const ListOptions& limits, const transport::InterruptHook& interrupted) {
+  check_open();
   const std::vector<flight::Bytes> infos =
       channel_->ask("ListFlights", flight::encode(flight::Criteria{}), options_.timeout_ms, interrupted);
   if (infos.size() > limits.max_entries) {
@@ -116,6 +121,7 @@ std::shared_ptr<ClientPool> FlightFinder::pool_at(const std::string& location) {
 
 std::vector<LocationTried> FlightFinder::find(const std::string& name, const Needs& needs, const Request& request,
                                               const transport::InterruptHook& interrupted) {
+  check_open();
   const flight::FlightEndpoint endpoint = endpoint_of(name, interrupted);
   try {
     return read_from(endpoint, needs, request, interrupted);
@@ -181,6 +187,7 @@ std::vector<LocationTried> FlightFinder::read_from(const flight::FlightEndpoint&
 
 void FlightFinder::offer(const std::string& name, std::unique_ptr<array::BatchStream> source, bool replace,
                          const exchange::WaitFunction& wait, const transport::InterruptHook& interrupted) {
+  check_open();
   session::offer(channel_, name, std::move(source), !replace, options_, wait, interrupted);
 }
 
@@ -193,6 +200,7 @@ std::vector<std::shared_ptr<ClientPool>> FlightFinder::pools() {
 
 void FlightFinder::put(const std::string& name, array::BatchStream& source, bool replace,
                        const exchange::WaitFunction& wait, const transport::InterruptHook& interrupted) {
+  check_open();
   // A stream can't be sent again once the server has asked for a new login.
   if (channel_->logs_in()) check(interrupted);
   session::put(channel_, name, source, !replace, *options_.runtime, wait, options_.timeout_ms, interrupted);
@@ -205,6 +213,7 @@ bool FlightFinder::drop_ended() {
 }
 
 void FlightFinder::close() {
+  closed_.store(true, std::memory_order_relaxed);
   for (const auto& pool : pools()) pool->close();
 }
 

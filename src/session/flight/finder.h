@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class FlightFinder {
   void close();
 
  private:
+  void check_open() const;
   flight::FlightEndpoint endpoint_of(const std::string& name, const transport::InterruptHook& interrupted);
   std::vector<LocationTried> read_from(const flight::FlightEndpoint& endpoint, const Needs& needs,
                                        const Request& request, const transport::InterruptHook& interrupted);
@@ -55,6 +57,7 @@ class FlightFinder {
   const std::shared_ptr<FlightChannel> channel_;
   const std::shared_ptr<ClientPool> do_get_;
   const ClientOptions options_;
+  std::atomic<bool> closed_{false};
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<ClientPool>, std::less<>> pools_;  // by location
 };

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "crossdock/core/error.h"
@@ -29,6 +31,19 @@ std::vector<std::string> by_cost(std::vector<std::string> locations) {
   std::erase_if(locations, [](const std::string& location) { return location.starts_with(kReuse); });
   std::ranges::stable_sort(locations, {}, cost);
   return locations;
+}
+
+std::optional<std::string> host_and_port(std::string_view address) {
+  if (!address.starts_with("//")) return std::nullopt;
+  address.remove_prefix(2);
+  if (address.ends_with('/')) address.remove_suffix(1);
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string_view::npos || colon == 0 || address.find('/') != std::string_view::npos) return std::nullopt;
+  std::uint16_t port = 0;
+  const char* const end = address.data() + address.size();
+  const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return std::string(address);
 }
 
 std::string host_in(std::string_view address) {

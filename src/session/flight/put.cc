@@ -85,7 +85,7 @@ void put(const std::shared_ptr<FlightChannel>& channel, const std::string& name,
       const std::optional<flight::Status> status = call->over();
       if (!status) continue;
       // Here it is about what the caller gave: the name.
-      if (status->code == flight::StatusCode::kInvalidArgument) {
+      if (status->code == flight::StatusCode::kInvalidArgument && !status->text.starts_with("InvalidArgumentError: ")) {
         throw InvalidArgumentError(printable(status->text) + " (reported by " + channel->where() + ")");
       }
       if (status->code != flight::StatusCode::kOk) throw_status(*status, channel->where());

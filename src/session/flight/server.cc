@@ -37,12 +37,9 @@ std::string address_of(const std::string& text) {
   if (uri.scheme != "grpc" && uri.scheme != "grpc+tcp" && uri.scheme != kEncryptedFlight) {
     throw SchemeError("a Flight server listens at grpc://HOST:PORT or grpc+tls://HOST:PORT, not at " + shown(text));
   }
-  const std::string_view address = uri.address;
-  const std::size_t colon = address.rfind(':');
-  if (!address.starts_with("//") || colon == std::string_view::npos || colon + 1 == address.size() || colon == 2) {
-    throw UriError(shown(text) + " isn't grpc://HOST:PORT; port 0 is a free one");
-  }
-  return std::string(address.substr(2));
+  std::optional<std::string> address = host_and_port(uri.address);
+  if (!address) throw UriError(shown(text) + " isn't grpc://HOST:PORT; port 0 is a free one");
+  return *std::move(address);
 }
 
 /// gRPC has one limit for all messages of a server; ReceivedMessage::request() has the one for requests.

@@ -28,7 +28,7 @@ std::shared_ptr<FlightChannel> FlightTransport::channel(const std::string& addre
   if (address == last_address_) {
     if (auto known = last_.lock()) return known;
   }
-  auto made = FlightChannel::open(address, options_, tls_ ? &*tls_ : nullptr);
+  auto made = FlightChannel::open(scheme_, address, options_, tls_ ? &*tls_ : nullptr);
   last_address_ = address;
   last_ = made;
   return made;

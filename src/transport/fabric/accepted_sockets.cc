@@ -9,13 +9,11 @@
 #include <memory>
 #include <optional>
 
-#include "transport/internal/socket_address.h"
-
 namespace crossdock::transport::fabric {
 namespace {
 
-/// Returns the inode of a TCP socket that is connected, or was, and has this port here; nothing for anything else.
-std::optional<ino_t> accepted_at(int descriptor, std::uint16_t port) noexcept {
+/// Returns the inode of a TCP socket that is connected, or was, and has this address here; nothing for anything else.
+std::optional<ino_t> accepted_at(int descriptor, const SocketAddress& at) noexcept {
   struct stat file {};
   if (::fstat(descriptor, &file) != 0 || !S_ISSOCK(file.st_mode)) return std::nullopt;
   int value = 0;
@@ -25,20 +23,20 @@ std::optional<ino_t> accepted_at(int descriptor, std::uint16_t port) noexcept {
   SocketAddress here;
   here.size = sizeof here.storage;
   if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&here.storage), &here.size) != 0) return std::nullopt;
-  if (here.storage.ss_family != AF_INET && here.storage.ss_family != AF_INET6) return std::nullopt;
-  return port_of(here) == port ? std::optional(file.st_ino) : std::nullopt;
+  if (here.storage.ss_family != at.storage.ss_family || port_of(here) != port_of(at)) return std::nullopt;
+  return is_wildcard(at) || same_host(here, at) ? std::optional(file.st_ino) : std::nullopt;
 }
 
 }  // namespace
 
-AcceptedSockets::AcceptedSockets(std::uint16_t port) noexcept {
+AcceptedSockets::AcceptedSockets(const SocketAddress& at) noexcept {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   if (folder == nullptr) return;
   try {
     while (const dirent* const entry = ::readdir(folder.get())) {
       if (entry->d_name[0] == '.') continue;
       const int descriptor = std::atoi(entry->d_name);
-      if (const auto inode = accepted_at(descriptor, port)) sockets_.push_back({descriptor, *inode});
+      if (const auto inode = accepted_at(descriptor, at)) sockets_.push_back({descriptor, *inode});
     }
   } catch (const std::exception&) {
     // Without memory for the rest, they stay.

@@ -2,8 +2,9 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <vector>
+
+#include "transport/internal/socket_address.h"
 
 namespace crossdock::transport::fabric {
 
@@ -12,8 +13,8 @@ namespace crossdock::transport::fabric {
 /// everybody else who reaches the port. Use it from one thread at a time, around the closing.
 class AcceptedSockets {
  public:
-  /// Notes the sockets, which the endpoint owns. None where the system has no /proc.
-  explicit AcceptedSockets(std::uint16_t port) noexcept;
+  /// Notes the sockets that were accepted at this address. None where the system has no /proc.
+  explicit AcceptedSockets(const SocketAddress& at) noexcept;
   /// Closes those that are left, once the endpoint is closed. What has taken their descriptors meanwhile stays.
   void close_left() noexcept;
 

@@ -183,7 +183,7 @@ void Endpoint::destroy(Endpoint* endpoint) noexcept {
   std::optional<AcceptedSockets> accepted;
   try {
     // Later versions may close them by themselves, and later.
-    if (endpoint->domain_->library().version() == "1.17") accepted.emplace(endpoint->port());
+    if (endpoint->domain_->library().version() == "1.17") accepted.emplace(endpoint->address());
   } catch (const std::exception&) {
     // Without memory, or without a port, they stay.
   }
@@ -191,14 +191,17 @@ void Endpoint::destroy(Endpoint* endpoint) noexcept {
   if (accepted) accepted->close_left();
 }
 
-std::uint16_t Endpoint::port() const {
+std::uint16_t Endpoint::port() const { return port_of(address()); }
+
+SocketAddress Endpoint::address() const {
   SocketAddress own;
   std::size_t size = sizeof own.storage;
   domain_->library().check(fi_getname(&endpoint_->fid, &own.storage, &size), "asking for an endpoint's address");
+  own.size = static_cast<socklen_t>(size);
   if (own.storage.ss_family != AF_INET && own.storage.ss_family != AF_INET6) {
     throw UnsupportedError("fabric: the addresses of this provider aren't those of IP; use \"tcp;ofi_rxm\"");
   }
-  return port_of(own);
+  return own;
 }
 
 void Endpoint::set_peer(const SocketAddress& address) {

@@ -120,6 +120,7 @@ class Endpoint {
   bool drained() const noexcept { return receiving_ == 0 || domain_->progresses_by_itself(); }
   void drain() noexcept;
   static void destroy(Endpoint* endpoint) noexcept;
+  SocketAddress address() const;
 
   const ForkGuard fork_;
   const std::shared_ptr<const FabricDomain> domain_;

@@ -18,10 +18,11 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kLimit = 1000;
-constexpr std::size_t kMostRegions = 3;
+constexpr std::uint64_t kMostRegions = 3;
 
 std::shared_ptr<const PublishedTable> table_of(std::uint64_t bytes) {
   auto table = std::make_shared<PublishedTable>();
+  table->schema = testing::make_schema({});
   table->bytes = bytes;
   return table;
 }
@@ -30,18 +31,21 @@ std::shared_ptr<const PublishedTable> table_of(std::uint64_t bytes) {
 struct Kept {
   std::vector<std::shared_ptr<const PublishedTable>> tables;
   int asked = 0;
-  std::shared_ptr<RelayMemory> memory =
-      std::make_shared<RelayMemory>(kLimit, kMostRegions, [this](std::uint64_t bytes) {
+  std::shared_ptr<RelayMemory> memory = std::make_shared<RelayMemory>(
+      kLimit, kMostRegions, [this](std::uint64_t needed, const RelayMemory::SizeOf& size_of) {
         ++asked;
-        if (bytes > 300 * tables.size()) return false;
-        for (std::uint64_t freed = 0; freed < bytes; freed += 300) tables.pop_back();
+        std::uint64_t all = 0;
+        for (const auto& table : tables) all += size_of(*table);
+        if (all < needed) return false;
+        for (std::uint64_t freed = 0; freed < needed; tables.pop_back()) freed += size_of(*tables.back());
         return true;
       });
 
   void add() {
     memory->take(300, "a table");
+    memory->take_region("a table");
     tables.push_back(table_of(300));
-    memory->keep(300, tables.back(), "a table");
+    memory->keep(300, tables.back());
   }
 };
 
@@ -111,9 +115,10 @@ TEST(RelayMemoryTest, CountsTheMemoryFilesOfTables) {
   };
   const auto keep = [&](const std::shared_ptr<const PublishedTable>& table) {
     kept.memory->take(1, "x");
-    kept.memory->keep(1, table, "x");
+    kept.memory->take_region("x");
+    kept.memory->keep(1, table);
   };
-  for (std::size_t i = 0; i < kMostRegions; ++i) {
+  for (std::uint64_t i = 0; i < kMostRegions; ++i) {
     kept.tables.push_back(in_one_region());
     keep(kept.tables.back());
   }
@@ -121,21 +126,25 @@ TEST(RelayMemoryTest, CountsTheMemoryFilesOfTables) {
   keep(more);
   EXPECT_EQ(kept.tables.size(), kMostRegions - 1) << "one was evicted for it";
   kept.tables.clear();
-  std::vector<std::shared_ptr<const PublishedTable>> held{in_one_region(), in_one_region()};
-  for (const auto& table : held) keep(table);
+  kept.memory->take_region("one that is being fetched");
+  const auto held = in_one_region();
+  keep(held);
   try {
-    keep(in_one_region());
+    kept.memory->take_region("x");
     FAIL();
   } catch (const ResourceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("memory files, as many as it may"));
   }
+  kept.memory->release_region();
+  kept.memory->take_region("x");
 }
 
 /// Bodies of one fetch.
 struct Fetch {
   explicit Fetch(std::uint64_t expected, std::uint64_t limit = kLimit)
       : kept{.tables = {},
-             .memory = std::make_shared<RelayMemory>(limit, kMostRegions, [](std::uint64_t) { return false; })},
+             .memory = std::make_shared<RelayMemory>(limit, kMostRegions,
+                                                     [](std::uint64_t, const RelayMemory::SizeOf&) { return false; })},
         into(std::make_shared<FetchMemory>(kept.memory, std::make_shared<device::Arena>(1 << 20), "x", expected)) {}
   Kept kept;
   std::shared_ptr<FetchMemory> into;

@@ -47,7 +47,7 @@ TEST_F(ReplaceTest, WithoutItANameThatIsTakenStays) {
     server.publish("x", Source::table(number_stream(2, 10)));
     FAIL();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("replace it"));
+    EXPECT_THAT(error.what(), HasSubstr("isn't to be replaced"));
   }
   Client client(server.uri());
   EXPECT_EQ(client.list()[0].rows, 10);

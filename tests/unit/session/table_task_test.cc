@@ -75,7 +75,7 @@ class Announced final : public TableTask {
 
  protected:
   std::shared_ptr<const PublishedTable> make() override {
-    announce(*schema_);
+    announce(*schema_, -1);
     meanwhile();
     return table_;
   }
@@ -130,7 +130,7 @@ TEST(TableTaskStreamTest, ATableOfAnotherSchemaEndsTheStreamsThatHaveOne) {
   };
   task->step();
   Outgoing out;
-  EXPECT_THROW(waits.peek(&out), RemoteError);
+  EXPECT_THROW(waits.peek(&out), UpstreamError);
   EXPECT_EQ(late.peek(&out), State::kReady);
 }
 

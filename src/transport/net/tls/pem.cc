@@ -57,6 +57,14 @@ std::vector<CertificatePtr> read_certificates(const std::string& pem, const char
   return found;
 }
 
+std::string to_pem(X509* certificate) {
+  const BioPtr text(::BIO_new(::BIO_s_mem()));
+  if (!text || ::PEM_write_bio_X509(text.get(), certificate) != 1) throw std::bad_alloc();
+  char* bytes = nullptr;
+  const long size = ::BIO_get_mem_data(text.get(), &bytes);
+  return {bytes, static_cast<std::size_t>(size)};
+}
+
 KeyPtr read_key(const std::string& pem, const char* option) {
   const BioPtr text = text_of(pem, option);
   bool asked = false;

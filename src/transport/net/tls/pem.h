@@ -21,6 +21,8 @@ using KeyPtr = std::unique_ptr<EVP_PKEY, FreeKey>;
 
 /// Returns the certificates of a text, at least one. `option` names the text in errors. Throws InvalidArgumentError.
 std::vector<CertificatePtr> read_certificates(const std::string& pem, const char* option);
+/// Returns a certificate as a PEM text.
+std::string to_pem(X509* certificate);
 /// Returns the private key of a text. Never asks for a password: throws InvalidArgumentError for a key that needs one.
 KeyPtr read_key(const std::string& pem, const char* option);
 
