@@ -7,7 +7,7 @@ import math
 import operator
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
 from crossdock.errors import InvalidArgumentError, UriError
@@ -72,8 +72,10 @@ def transports(
     remote_reads: str | None,
     tls: TLS | None,
     login: tuple[str, str] | None = None,
+    *,
+    end: Literal["server", "client", "both"] = "both",
 ) -> _native.TransportOptions:
-    """Checks the options of connections, which servers and clients have in common."""
+    """Checks the options of connections, which servers and clients have in common. end: what they are for."""
     any_user = isinstance(users, str)
     if any_user and users != "any":
         raise InvalidArgumentError(f'users must be None, "any" or user ids; it was {users!r}')
@@ -94,6 +96,8 @@ def transports(
         raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {remote_reads!r}')
     if not isinstance(tls, TLS | None):
         raise TypeError(f"tls must be a crossdock.TLS, not {type(tls).__name__}")
+    if tls is not None and end != "both":
+        tls._check(serves=end == "server")
     if login is not None:
         if not (isinstance(login, tuple) and len(login) == 2 and all(isinstance(part, str) for part in login)):
             raise TypeError("login must be a pair of a user name and a password, two str")

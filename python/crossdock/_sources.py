@@ -75,6 +75,13 @@ def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
     return found
 
 
+def _help_for(source: object) -> str:
+    """What to call instead, of an object that has something to give."""
+    calls = [f"{name}()" for name in ("collect", "to_arrow", "to_arrow_table", "fetch_arrow_table", "to_reader")
+             if callable(getattr(source, name, None))]  # fmt: skip
+    return f": give what its {' or '.join(calls)} returns" if calls and not isinstance(source, type) else ""
+
+
 def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tensors"]:
     """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list or iterator of such
     objects; a callable that makes one; an array without Arrow methods; or a mapping of arrays. Raises
@@ -88,6 +95,8 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
     if is_arrow and not isinstance(source, _native.Tensor):
         return "arrow"
     if isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
+        if isinstance(source, (list, tuple)) and source and isinstance(source[0], Mapping):
+            raise UnsupportedTypeError("a list of dictionaries has rows, not batches: give pa.Table.from_pylist(rows)")
         return "arrow"
     if isinstance(source, Mapping):
         return "tensors"
@@ -97,6 +106,6 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
         return "callable"
     raise UnsupportedTypeError(
         f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
-        f"of an Arrow file, a callable that gives such an object, an array that asarray() takes, or a mapping of "
-        f"arrays; this is {name_of_type(source)}"
+        f"of an Arrow, Parquet, CSV or JSON file or of a folder of them, a callable that gives such an object, an "
+        f"array that asarray() takes, or a mapping of arrays; this is {name_of_type(source)}{_help_for(source)}"
     )

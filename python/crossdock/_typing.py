@@ -67,7 +67,40 @@ class BufferExporter(Protocol):
 Array = DLPackExporter | CudaArrayExporter | UsmArrayExporter | ArrayInterfaceExporter | BufferExporter
 # A mapping of arrays, which may be nested. Its values can't be said: mappings of arrays of one library are invariant.
 Arrays = Mapping[str, Any]
-Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches] | Array | Arrays
+
+
+class Scanner(Protocol):
+    """pyarrow's."""
+
+    def to_reader(self) -> Any: ...
+
+
+class Dataset(Protocol):
+    """pyarrow's."""
+
+    def scanner(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+class ParquetFile(Protocol):
+    """pyarrow's."""
+
+    def iter_batches(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+class LazyFrame(Protocol):
+    """polars'."""
+
+    def collect(self, *arguments: Any, **options: Any) -> Any: ...
+
+
+class ReadableFile(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+
+
+Loadable = Scanner | Dataset | ParquetFile | LazyFrame | ReadableFile
+Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches] | Array | Arrays | Loadable
 # What Client.tensors() returns: tensors, and dictionaries of this type. Said so, `model["layer"]["bias"]` would be an
 # error to type checkers.
 Nested: TypeAlias = dict[str, Any]

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 import crossdock as xd
-from crossdock import _inspect, _native, _options, _tensors
+from crossdock import _inspect, _loading, _native, _options, _tensors
 from crossdock._names import parsed_name, shown_name
 from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
 if TYPE_CHECKING:
-    from crossdock._typing import Source
+    pass
 
 OK, FAILED, USAGE, NOT_FOUND, NO_CONNECTION, DAMAGED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 NO_READER = 128 + signal.SIGPIPE
@@ -350,15 +350,21 @@ def _common(
 # ---- serve ----
 
 
-def _source_of(path: Path, stable: str) -> tuple[Source, str | None]:
-    """Returns the source for a file, and its stability if it is served as a file."""
-    match path.suffix.lower():
-        case ".parquet":
-            return _pyarrow_for(path, "reading").parquet.read_table(path), None
-        case ".csv":
-            return _pyarrow_for(path, "reading").csv.read_csv(path), None
-        case _:
-            return path, stable
+def _publish(server: xd.Server, name: str | bytes, path: Path, stable: str) -> None:
+    """Publishes a file. Shows on a terminal how much of it was read, and how long the rest may take, if it isn't passed
+    as it lies."""
+    if not _loading.is_loadable(path, "auto"):
+        server.publish(name, path, stable=stable)  # type: ignore[arg-type]
+        return
+    console = Console(stderr=True, emoji=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown_progress:
+        task = shown_progress.add_task(escape(f"reading {shown(path.name)}"), total=1.0)
+        try:
+            source = _loading.load(path, lambda part: shown_progress.update(task, completed=part))
+        except ModuleNotFoundError as error:
+            raise _MissingPackageError(str(error)) from None
+        server.publish(name, source, mode="table")
 
 
 def _on_end(handler: Any) -> None:
@@ -435,8 +441,8 @@ def serve(
         list[Path],
         typer.Argument(
             metavar="FILE",
-            help="Arrow IPC files (served as they lie: no copy), or .parquet and .csv (read with pyarrow, into shared "
-            "memory).",
+            help="Arrow IPC files (served as they lie: no copy), or Parquet, CSV and JSON-lines files and folders of "
+            "them (read with pyarrow, into shared memory).",
             show_default=False,
         ),
     ],
@@ -482,9 +488,6 @@ def serve(
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
-    for path in files:
-        if path.is_dir():
-            raise typer.BadParameter(f"{shown(str(path))} is a folder; give files", param_hint="FILE")
     names = [_name(one, "--name") for one in name or ()] or [path.stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
@@ -516,9 +519,7 @@ def serve(
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
                 return
-            source, stability = _source_of(path, stable)
-            server.publish(one, source, stable=stability)  # type: ignore[arg-type]
-            del source
+            _publish(server, one, path, stable)
         for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
             print(one, flush=True)
         for one in names if trusted else ():

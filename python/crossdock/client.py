@@ -99,7 +99,7 @@ class Client:
             data,
             milliseconds(timeout, "timeout"),
             way,
-            transports(users, token, checksum, remote_reads, tls, login),
+            transports(users, token, checksum, remote_reads, tls, login, end="client"),
             any_location,
         )
 

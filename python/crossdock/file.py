@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from crossdock import _native, _sources
+from crossdock import _loading, _native, _sources
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def open(
         ends, views. Choose "full" for files from untrusted sources.
     limits: limits on the size and nesting of the file's content; None: those of `Limits()`.
     """
+    _loading.check_path(path)
     return _native.FileReader(_encoded(path), validation, limits or _native.Limits())
 
 

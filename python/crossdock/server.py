@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from crossdock import _deferred_thread, _native, _nested, _sources
+from crossdock import _deferred_thread, _loading, _native, _nested, _sources
 from crossdock._options import check_schemes, check_tls, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
@@ -62,6 +62,9 @@ class Server:
       batch as it is read; a second consumer gets `ConsumedError`;
     - the path of an uncompressed Arrow IPC file or stream file: its descriptor is passed, without a copy (see
       `stable`);
+    - the path of a Parquet, CSV or JSON file (one object a line), or of a folder of such files, also with Hive's
+      partitions (`year=2026/`); a pyarrow `Dataset`, `Scanner` or `ParquetFile`; a polars `LazyFrame`; a file that is
+      open for reading, as fsspec's; a dictionary of lists, which are columns: a table. pyarrow reads it;
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's
       threads. Several of these threads may call one stream, one at a time;
     - an array that `asarray()` takes and that has no Arrow methods, or a `Tensor`: a tensor, which consumers get by
@@ -198,7 +201,9 @@ class Server:
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.source_threads = count(source_threads, "source_threads", "threads", bits=16)
         options.wait = wait
-        options.transports = transports(users, token, checksum, remote_reads, tls)
+        # One that fetches what is offered connects, too.
+        end: Literal["server", "both"] = "server" if puts is None else "both"
+        options.transports = transports(users, token, checksum, remote_reads, tls, end=end)
         options.limits = limits or _native.Limits()
         if flight is not None:
             options.flight_uri = checked_uri(flight)
@@ -294,8 +299,9 @@ class Server:
         at all if it is in an `Arena`, which this freezes. A live stream and a callable are read on a thread of the
         server when a consumer asks.
 
-        mode: "table" reads a one-shot stream completely now, and takes a `Tensor` as a column; "live" sends an object
-            that could be a table batch by batch, to one consumer; "tensor" takes an Arrow array as a tensor.
+        mode: "table" reads a one-shot stream completely now, takes a `Tensor` as a column, and a dictionary of arrays
+            as columns; "live" sends an object that could be a table batch by batch, to one consumer; "tensor" takes an
+            Arrow array as a tensor.
         stable: for a path, whether the file may change: "trust" passes its descriptor, without a copy, and relies on an
             unchanged file; "snapshot" copies the file once, now. None: the option of the server.
         replace: replaces the source that is published under that name, if there is one. A consumer that asks gets
@@ -308,14 +314,17 @@ class Server:
         published = checked_name(name)
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
-        kind = _kind(source, mode)
         if stable is not None:
             _checked_stability(stable)
-            if kind != "file":
-                raise InvalidArgumentError(f"stable is for paths; this source is a {kind}")
+        loads = mode != "tensor" and _loading.is_loadable(source, mode)
+        kind = _kind(source, mode) if not loads else "live" if mode == "live" else "table"
+        if stable is not None and kind != "file":
+            raise InvalidArgumentError(f"stable is for paths of Arrow files; this source is a {kind}")
         uses = 0 if times is None else count(times, "times", "requests")
         if uses and kind in ("callable", "live"):
             raise InvalidArgumentError(f"times is for tables, tensors and files; this source is a {kind}")
+        if loads:
+            source = _loading.load(source)
         if kind == "file":
             path = _encoded(source)  # type: ignore[arg-type]
             self._native.publish_file(published, path, (stable or self._stable) == "snapshot", replace, uses)

@@ -34,13 +34,14 @@ def _read(source: Pem | None, what: str) -> bytes:
 
 @final
 class TLS:
-    """What an end of `tcp+tls:` proves, and whom it trusts: certificates and keys, as paths of PEM files or as the
-    bytes of such files. They are read once, when the object is made.
+    """What an end of `tcp+tls:` or `grpc+tls:` proves, and whom it trusts: certificates and keys, as paths of PEM files
+    or as the bytes of such files. They are read once, when the object is made.
 
     certificate: this end's certificate, and after it those of its issuers up to a root, which may be left out. A server
         needs it; a client only if the server requires one.
     key: the private key of the certificate, not encrypted.
-    roots: for clients: the certificates of the issuers that are trusted. None: those that the system trusts.
+    roots: for clients: the certificates of the issuers that are trusted. None: those that
+        OpenSSL trusts by default, or SSL_CERT_FILE and SSL_CERT_DIR of the environment name.
     client_roots: for servers: the certificates of the issuers of clients' certificates. Every client must have such a
         certificate then. None: clients need none.
     server_name: for clients: the name or the address that the server's certificate must have. None: the URI's host.
@@ -49,7 +50,7 @@ class TLS:
     raises `OSError` here.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_given", "_native")
 
     def __init__(
         self,
@@ -62,6 +63,8 @@ class TLS:
     ) -> None:
         if not isinstance(server_name, str | None):
             raise TypeError(f"server_name must be a str, not {type(server_name).__name__}")
+        options = {"roots": roots, "client_roots": client_roots, "server_name": server_name}
+        self._given = frozenset(name for name, value in options.items() if value is not None)
         self._native = _native.TlsOptions(
             _read(certificate, "certificate"),
             _read(key, "key"),
@@ -69,6 +72,16 @@ class TLS:
             _read(client_roots, "client_roots"),
             server_name or "",
         )
+
+    def _check(self, *, serves: bool) -> None:
+        """Refuses what is for the other end: one that was meant to check certificates must not be open to all."""
+        wrong = self._given & ({"roots", "server_name"} if serves else {"client_roots"})
+        if wrong:
+            help_ = "client_roots= has the issuers of clients" if serves else "roots= has the issuers of servers"
+            raise InvalidArgumentError(
+                f"{' and '.join(sorted(wrong))} of xd.TLS {'is' if len(wrong) == 1 else 'are'} for the other end: "
+                f"{help_}; leave {'it' if len(wrong) == 1 else 'them'} out here"
+            )
 
     def __repr__(self) -> str:  # without the key
         return "<crossdock.TLS>"

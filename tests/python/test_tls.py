@@ -112,6 +112,13 @@ def test_clients_may_have_to_have_a_certificate(certificates: Certificates) -> N
 
 
 def test_options_that_can_not_work_are_named(certificates: Certificates, of_server: xd.TLS) -> None:
+    for wrong, call in (
+        (xd.TLS(roots=b"x"), lambda tls: xd.serve({}, "tcp+tls:", tls=tls)),
+        (xd.TLS(server_name="x"), lambda tls: xd.serve({}, "tcp+tls:", tls=tls)),
+        (xd.TLS(client_roots=b"x"), lambda tls: xd.connect("tcp+tls://127.0.0.1:1", tls=tls)),
+    ):
+        with pytest.raises(xd.InvalidArgumentError, match="for the other end"):
+            call(wrong)
     with pytest.raises(xd.InvalidArgumentError, match="certificate_chain and private_key are missing"):
         xd.serve({}, "tcp+tls:")
     with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls"):

@@ -1,0 +1,292 @@
+"""Sources that pyarrow reads: files that aren't Arrow's, folders of them, and objects of other libraries."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.json
+import pyarrow.parquet
+import pytest
+from tests.terminal import on_a_terminal
+
+import crossdock as xd
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_first_csv() -> None:
+    """pyarrow keeps a pipe for Ctrl-C from its first CSV file on."""
+    pa.csv.read_csv(io.BytesIO(b"a\n1\n"))
+
+
+TABLE = pa.table({"n": pa.array(range(1000), pa.int64()), "s": [f"row {number}" for number in range(1000)]})
+
+
+def write(folder: Path, name: str, table: pa.Table = TABLE) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = name.removesuffix(".gz")
+    if name.endswith(".gz"):
+        plain = write(folder, text, table)
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
+    elif text.endswith(".parquet"):
+        pa.parquet.write_table(table, path, row_group_size=300)
+    elif text.endswith(".csv"):
+        pa.csv.write_csv(table, path)
+    elif text.endswith((".json", ".jsonl", ".ndjson")):
+        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+def served(source: Any, **options: Any) -> pa.Table:
+    with xd.serve({}) as server, xd.connect(server.uri) as client:
+        server.publish("t", source, **options)
+        return pa.table(client.get("t"))
+
+
+NAMES = ["t.parquet", "T.CSV", "t.csv", "t.json", "t.jsonl", "t.ndjson", "t.csv.gz", "t.jsonl.gz"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "T.CSV"])
+def test_a_file_is_a_table(tmp_path, name):
+    path = write(tmp_path, name)
+    assert served(path).equals(TABLE)
+    assert served(str(path)).equals(TABLE)
+    with open(path, "rb") as opened:
+        assert served(opened).equals(TABLE)
+    with fsspec.open(path, "rb") as opened:
+        assert served(opened).equals(TABLE)
+    assert served(fsspec.open(path)).equals(TABLE)
+
+
+def test_an_end_in_capitals_is_the_same(tmp_path):
+    write(tmp_path, "t.csv").rename(tmp_path / "T.CSV")
+    assert served(tmp_path / "T.CSV").equals(TABLE)
+
+
+def test_a_parquet_file_is_read_group_by_group(tmp_path):
+    with xd.serve({"t": write(tmp_path, "t.parquet")}) as server, xd.connect(server.uri) as client:
+        assert [len(batch) for batch in client.get("t")] == [300, 300, 300, 100]
+        assert server.stats()["sources"][0]["kind"] == "table"
+        assert pa.table(client.get("t")).equals(TABLE), "as often as one likes"
+
+
+def test_live_reads_while_it_sends(tmp_path):
+    path = write(tmp_path, "t.parquet")
+    with xd.serve({}) as server, xd.connect(server.uri) as client:
+        server.publish("t", path, mode="live")
+        assert pa.table(client.get("t")).equals(TABLE)
+        with pytest.raises(xd.ConsumedError):
+            client.get("t")
+
+
+@pytest.mark.parametrize("name", ["part.parquet", "part.csv", "part.jsonl", "part.arrow"])
+def test_a_folder_is_a_table(tmp_path, name):
+    for number in range(3):
+        write(tmp_path, f"deep/{number}{name}", TABLE.slice(number * 300, 300))
+    (tmp_path / "_SUCCESS").write_text("")
+    (tmp_path / ".hidden").write_text("")
+    assert served(tmp_path).equals(TABLE.slice(0, 900))
+
+
+def test_a_folder_has_the_partitions_of_hive(tmp_path):
+    for year in (2025, 2026):
+        write(tmp_path, f"year={year}/x.parquet")
+    got = served(tmp_path)
+    assert got.num_rows == 2000
+    assert set(got["year"].to_pylist()) == {2025, 2026}
+
+
+def test_a_folder_whose_files_have_more_columns_has_all(tmp_path):
+    write(tmp_path, "0.parquet", pa.table({"a": [1]}))
+    write(tmp_path, "1.parquet", pa.table({"a": [2], "b": ["x"]}))
+    assert served(tmp_path).to_pydict() == {"a": [1, 2], "b": [None, "x"]}
+
+
+def test_a_folder_is_refused_by_name(tmp_path):
+    with pytest.raises(xd.InvalidArgumentError, match="is a folder with nothing"):
+        served(tmp_path)
+    write(tmp_path, "0.parquet")
+    write(tmp_path, "1.csv")
+    with pytest.raises(xd.InvalidArgumentError, match=r"with \.csv, \.parquet: .* files of one format"):
+        served(tmp_path)
+    (tmp_path / "1.csv").unlink()
+    write(tmp_path, "1.parquet", pa.table({"n": ["text"]}))
+    with pytest.raises(xd.InvalidDataError, match="columns that don't fit together"):
+        served(tmp_path)
+
+
+def other_objects(folder: Path) -> Iterator[Any]:
+    path = write(folder, "t.parquet")
+    dataset = pa.dataset.dataset(path)
+    yield dataset
+    yield dataset.scanner(columns=["n", "s"])
+    yield pa.parquet.ParquetFile(path)
+    yield pl.scan_parquet(path)
+    yield duckdb.sql(f"select * from '{path}'")
+    yield TABLE.to_pydict()
+    yield iter(TABLE.to_batches(100))
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_objects_of_other_libraries(tmp_path, which):
+    source = list(other_objects(tmp_path))[which]
+    got = served(source)
+    assert got.to_pydict() == TABLE.to_pydict(), type(source)
+
+
+def test_pandas_has_its_index():
+    frame = pd.DataFrame({"v": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
+    assert served(frame).to_pandas().equals(frame)
+    dated = pd.DataFrame({"v": [1, 2]}, index=pd.date_range("2026-01-01", periods=2, tz="UTC"))
+    assert list(served(dated).to_pandas().index) == list(dated.index)
+
+
+def test_a_mapping_is_columns_where_it_has_lists_or_it_is_said():
+    assert served({"a": [1, 2], "b": np.array([0.5, 1.5])}).to_pydict() == {"a": [1, 2], "b": [0.5, 1.5]}
+    assert served({"a": np.array([1, 2])}, mode="table").to_pydict() == {"a": [1, 2]}
+    with xd.serve({"t": {"a": np.array([1, 2])}}) as server, xd.connect(server.uri) as client:
+        assert client.list()[0].kind == "tensors"
+    with pytest.raises(xd.UnsupportedTypeError, match=r"pyarrow makes none of it: .*length"):
+        served({"a": [1, 2], "b": [1]})
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x.parquet", "https://example.org/x.csv", "gs://b/c"])
+@pytest.mark.parametrize("call", [served, xd.open])
+def test_urls_are_refused_with_what_helps(url, call):
+    with pytest.raises(xd.InvalidArgumentError, match=rf"is a URL.*fsspec\.open\('{url}'\)"):
+        call(url)
+
+
+def test_a_file_url_is_a_path():
+    with pytest.raises(xd.InvalidArgumentError, match=r"give the path alone, '/tmp/x\.arrow'"):
+        served("file:///tmp/x.arrow")
+
+
+def test_a_folder_may_look_like_a_url(tmp_path, monkeypatch):
+    write(tmp_path, "s3:/bucket/x.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert served("s3://bucket/x.parquet").equals(TABLE)
+
+
+class TestIsRefused:
+    def test_what_is_not_there(self, tmp_path):
+        for name in ("absent.parquet", "absent.csv", "absent.jsonl"):
+            with pytest.raises(xd.NotFoundError, match=name):
+                served(tmp_path / name)
+
+    def test_another_format_than_the_name_says(self, tmp_path):
+        write(tmp_path, "t.csv").rename(tmp_path / "t.parquet")
+        with pytest.raises(xd.InvalidDataError, match=r"t\.parquet can't be read as parquet"):
+            served(tmp_path / "t.parquet")
+
+    def test_a_json_file_with_a_list(self, tmp_path):
+        (tmp_path / "t.json").write_text(json.dumps(TABLE.to_pylist()))
+        with pytest.raises(xd.InvalidDataError, match="each line of a JSON file must be an object"):
+            served(tmp_path / "t.json")
+
+    def test_a_file_that_was_cut(self, tmp_path):
+        path = write(tmp_path, "t.parquet")
+        path.write_bytes(path.read_bytes()[:-100])
+        with pytest.raises(xd.InvalidDataError, match=r"t\.parquet"):
+            served(path)
+
+    def test_a_file_that_is_cut_while_it_is_read(self, tmp_path):
+        path = tmp_path / "t.parquet"
+        random = np.random.default_rng(1).integers(0, 1 << 60, 1 << 20)
+        pa.parquet.write_table(pa.table({"n": random}), path, row_group_size=1 << 16)
+        with xd.serve({}) as server, xd.connect(server.uri) as client:
+            server.publish("t", path, mode="live")
+            with open(path, "r+b") as file:
+                file.truncate(path.stat().st_size // 2)
+            with pytest.raises((xd.InvalidDataError, xd.RemoteError), match=r"t\.parquet, row group"):
+                for _ in client.get("t"):
+                    pass
+
+    def test_a_file_without_a_name(self):
+        sink = io.BytesIO()
+        pa.parquet.write_table(TABLE, sink)
+        sink.seek(0)
+        with pytest.raises(xd.InvalidArgumentError, match="whose name is 'not known'"):
+            served(sink)
+
+    def test_a_stable_option(self, tmp_path):
+        with pytest.raises(xd.InvalidArgumentError, match="stable is for paths of Arrow files"):
+            served(write(tmp_path, "t.parquet"), stable="snapshot")
+
+    def test_a_list_of_rows(self):
+        with pytest.raises(xd.UnsupportedTypeError, match=r"pa\.Table\.from_pylist"):
+            served([{"a": 1}])
+
+    def test_an_object_with_the_call_that_helps(self):
+        class Query:
+            def to_arrow(self) -> pa.Table:
+                return TABLE
+
+        with pytest.raises(xd.UnsupportedTypeError, match=r"Query: give what its to_arrow\(\) returns"):
+            served(Query())
+
+    def test_a_lazy_frame_that_raises(self):
+        with pytest.raises(pl.exceptions.ColumnNotFoundError):
+            served(pl.LazyFrame({"a": [1]}).select("absent"))
+
+
+WITHOUT = """
+import sys
+sys.modules["pyarrow"] = None
+import crossdock as xd
+with xd.serve({}) as server:
+    for source in (sys.argv[1], {"a": [1]}):
+        try:
+            server.publish("t", source)
+        except ModuleNotFoundError as error:
+            print(error, flush=True)
+"""
+
+
+def test_without_pyarrow_it_says_so(tmp_path, script):
+    program = script(WITHOUT, str(write(tmp_path, "t.parquet")))
+    assert program.read_line().endswith("t.parquet needs pyarrow: pip install pyarrow")
+    assert program.read_line() == "reading a dictionary of columns needs pyarrow: pip install pyarrow"
+    program.finish()
+
+
+def test_the_command_serves_files_and_folders(tmp_path, program):
+    parquet, jsonl = write(tmp_path, "one.parquet"), write(tmp_path, "two.jsonl")
+    write(tmp_path, "three/0.csv")
+    serving = program(sys.executable, "-m", "crossdock", "serve", parquet, jsonl, tmp_path / "three", "--uri", "shm:")
+    with xd.connect(serving.read_line()) as client:
+        assert [entry.name for entry in client.list()] == ["one", "three", "two"]
+        for name in ("one", "two", "three"):
+            assert pa.table(client.get(name)).equals(TABLE)
+    serving.send(signal.SIGTERM)
+    serving.finish()
+
+
+def test_the_command_shows_how_much_was_read(tmp_path):
+    path = tmp_path / "t.csv"
+    pa.csv.write_csv(pa.table({"n": np.arange(1 << 20)}), path)
+    serve = [sys.executable, "-m", "crossdock", "serve", path, "--uri", "shm:"]
+    program = "import subprocess, sys; p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)"
+    said = on_a_terminal([sys.executable, "-c", f"{program}; p.stdout.readline(); p.terminate(); p.wait()", *serve])
+    assert b"reading " in said
+    assert b"t.csv" in said
+    assert b"%" in said
