@@ -42,6 +42,7 @@ from crossdock.file import open, write
 from crossdock.pool import Pool
 from crossdock.relaying import Relay, relay
 from crossdock.server import Server, serve
+from crossdock.table import Table
 from crossdock.tls import TLS
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ __all__ = [
     "Relay",
     "Schema",
     "Server",
+    "Table",
     "Tensor",
     "__version__",
     "asarray",

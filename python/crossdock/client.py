@@ -15,6 +15,7 @@ from crossdock._options import (
     transports,
 )
 from crossdock.errors import InvalidArgumentError
+from crossdock.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,6 +163,29 @@ class Client:
         """
         return self._start(
             name, columns, wait, timeout, validation, limits, arena, device, read_ahead, is_copy_on_write(writable)
+        )
+
+    def table(
+        self,
+        name: str | bytes,
+        columns: Iterable[str] | None = None,
+        *,
+        wait: Wait = "auto",
+        timeout: float | None = None,
+        validation: Validation | None = None,
+        limits: _native.Limits | None = None,
+        read_ahead: int | None = None,
+    ) -> Table:
+        """Returns a handle of the table `name`, which can be read again and again, by any library that takes Arrow
+        streams, and by `to_arrow()`, `to_pandas()` and `to_polars()`. Nothing is asked of the server yet. The options
+        are those of `get()`.
+        """
+        checked_name(name)
+        return Table(
+            name,
+            columns,
+            lambda chosen: self._start(name, chosen, wait, timeout, validation, limits, None, None, read_ahead, False),
+            self.list,
         )
 
     def aget(

@@ -77,6 +77,7 @@ PyReader::PyReader(std::unique_ptr<session::Reader> reader)
   reader_ = static_cast<session::Reader*>(stream_.get());
   location_ = reader_->location();
   passed_over_ = reader_->passed_over();
+  version_ = reader_->version();
   reader_->set_interrupt_hook([interrupt = interrupt_] { return interrupt->check(); });
 }
 
@@ -255,7 +256,20 @@ void bind_reader(nb::module_& module) {
           "Of a client of a Flight server: the locations that it named and that weren't used, and why, as pairs.")
       .def_prop_ro("bytes_copied", &PyReader::bytes_copied,
                    "The bytes that were copied so far to bring the batches of `Client.get(device=)` to their device.")
+      .def_prop_ro(
+          "version",
+          [](const PyReader& self) { return self.version() < 0 ? nb::none() : nb::object(nb::int_(self.version())); },
+          "The version of the table, as CatalogEntry.version; None of a live stream, or if the server doesn't say.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
+      .def(
+          "__array__",
+          [](const PyReader&, const nb::args&, const nb::kwargs&) -> nb::object {
+            throw nb::type_error(
+                "a stream of batches has columns, and is no array: pyarrow.table(reader) reads it, and has "
+                "to_pandas(); "
+                "Client.table() gives an object with to_pandas() and to_polars()");
+          },
+          "Raises TypeError, which says what to call: NumPy and pandas would otherwise take the batches for objects.")
       .def("__next__",
            [](PyReader& self) {
              std::optional<array::RecordBatch> batch = self.next();

@@ -33,6 +33,7 @@ class PyReader {
   device::DeviceType device_type() const noexcept { return device_type_; }
   /// As session::Reader; empty for another library's stream.
   const std::string& location() const noexcept { return location_; }
+  std::int64_t version() const noexcept { return version_; }
   const std::vector<session::LocationTried>& passed_over() const noexcept { return passed_over_; }
   /// As session::Reader, for the batches that were taken so far, here or by a C consumer; 0 for another library's
   /// stream.
@@ -65,6 +66,7 @@ class PyReader {
   ForkGuard made_in_;
   const std::shared_ptr<const array::Schema> schema_;
   const device::DeviceType device_type_;
+  std::int64_t version_ = -1;
   std::string location_;
   std::vector<session::LocationTried> passed_over_;
   std::shared_ptr<Interrupt> interrupt_;

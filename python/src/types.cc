@@ -179,6 +179,13 @@ void bind_types(nb::module_& module) {
           "The custom metadata of the message in which the batch was received or will be sent. The schema has its own "
           "metadata.")
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
+      .def(
+          "__array__",
+          [](const PyRecordBatch&, const nb::args&, const nb::kwargs&) -> nb::object {
+            throw nb::type_error(
+                "a batch has columns, and is no array: pyarrow.record_batch(batch) has them, and to_pandas()");
+          },
+          "Raises TypeError, which says what to call.")
       .def("__repr__", batch_repr)
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(

@@ -1,0 +1,150 @@
+"""`Client.table()`: a handle that is read again and again, by whichever library."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import crossdock as xd
+
+TABLE = pa.table({"n": pa.array(range(1000), pa.int64()), "x": np.linspace(0, 1, 1000), "s": ["a", "b"] * 500})
+
+
+@pytest.fixture
+def server():
+    with xd.serve({"t": TABLE, "live": lambda: TABLE.to_reader(), "tensor": np.arange(3)}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with xd.connect(server.uri) as client:
+        yield client
+
+
+def test_it_is_read_again_and_again(client):
+    handle = client.table("t")
+    for _ in range(3):
+        assert pa.table(handle).equals(TABLE)
+        assert handle.to_arrow().equals(TABLE)
+    assert [len(batch) for batch in handle] == [1000]
+    assert pa.table(handle.get()).equals(TABLE)
+    assert repr(handle) == "<crossdock.Table 't'>"
+    assert (handle.name, handle.columns, handle.num_rows, len(handle), bool(handle)) == ("t", None, 1000, 1000, True)
+    assert pa.schema(handle.schema) == TABLE.schema
+
+
+def test_nothing_is_asked_before_it_is_read(server, client):
+    handle = client.table("later")
+    assert handle
+    server.publish("later", TABLE)
+    assert handle.to_arrow().equals(TABLE)
+    server.publish("later", TABLE.slice(0, 10), replace=True)
+    assert handle.to_arrow().num_rows == len(handle) == 10
+
+
+def test_some_columns(client):
+    handle = client.table("t", ["x", "n"])
+    assert handle.to_arrow().equals(TABLE.select(["x", "n"]))
+    one = handle.select(["s"])
+    assert one.to_arrow().equals(TABLE.select(["s"]))
+    assert one.columns == ["s"]
+    assert repr(one) == "<crossdock.Table 't', columns=['s']>"
+    one.columns.clear()
+    assert one.columns == ["s"]
+    with pytest.raises(TypeError, match="a list of names"):
+        handle.select("s")
+    with pytest.raises(xd.Error, match="absent"):
+        handle.select(["absent"]).to_arrow()
+
+
+def test_pandas_has_arrows_columns_without_a_copy(client):
+    frame = client.table("t").to_pandas()
+    assert set(map(str, frame.dtypes)) == {"int64[pyarrow]", "double[pyarrow]", "string[pyarrow]"}
+    assert frame["n"].sum() == 499500
+    of_numpy = client.table("t").to_pandas(numpy=True)
+    assert of_numpy["n"].dtype == np.int64
+    assert of_numpy.equals(TABLE.to_pandas())
+    assert client.table("t", ["n"]).to_pandas(types_mapper=None)["n"].dtype == np.int64
+
+
+def test_pandas_has_the_index_again(server, client):
+    frame = pd.DataFrame({"v": [1.5, 2.5]}, index=pd.Index(["a", "b"], name="key"))
+    server.publish("frame", frame)
+    assert client.table("frame").to_pandas(numpy=True).equals(frame)
+    assert list(client.table("frame").to_pandas().index) == ["a", "b"]
+
+
+def test_polars(client):
+    handle = client.table("t")
+    for frame in (handle.to_polars(), pl.DataFrame(handle)):
+        assert isinstance(frame, pl.DataFrame)
+        assert frame["n"].sum() == 499500
+        assert frame["s"].to_list()[:3] == ["a", "b", "a"]
+
+
+def test_duckdb_queries_it_twice(client):
+    handle = client.table("t")  # noqa: F841
+    for _ in range(2):
+        assert duckdb.sql("select sum(n), count(distinct s) from handle").fetchall() == [(499500, 2)]
+
+
+def test_it_is_a_source(server, client):
+    with xd.serve({"again": client.table("t")}) as second, xd.connect(second.uri) as reads:
+        assert reads.list()[0].rows == 1000
+        for _ in range(2):
+            assert pa.table(reads.get("again")).equals(TABLE)
+
+
+def test_a_live_stream_has_no_number_of_rows(client):
+    handle = client.table("live")
+    with pytest.raises(xd.InvalidArgumentError, match="'live' has no number of rows"):
+        len(handle)
+    for _ in range(2):
+        assert handle.to_arrow().equals(TABLE), "it is made anew each time"
+
+
+def test_what_is_no_table(client):
+    with pytest.raises(xd.NotFoundError, match="absent"):
+        client.table("absent").to_arrow()
+    with pytest.raises(xd.NotFoundError, match="absent"):
+        len(client.table("absent"))
+    with pytest.raises(xd.NotFoundError, match="absent"):
+        _ = client.table("absent").schema
+    with pytest.raises(xd.InvalidArgumentError, match="tensor"):
+        client.table("tensor").to_arrow()
+    with pytest.raises(TypeError, match="a list of names"):
+        client.table("t", "n")
+    client.close()
+    with pytest.raises(xd.ClosedError):
+        client.table("t").to_arrow()
+
+
+@pytest.mark.parametrize("take", [np.asarray, pd.DataFrame])
+def test_it_isnt_taken_for_an_array_in_silence(client, take):
+    """NumPy and pandas would make one cell of it, or one for each batch."""
+    with pytest.raises(TypeError, match=r"to_pandas\(\)"):
+        take(client.table("t"))
+    with client.get("t") as reader, pytest.raises(TypeError, match=re.escape("Client.table()")):
+        take(reader)
+    batch = next(client.get("t"))
+    with pytest.raises(TypeError, match=r"pyarrow\.record_batch\(batch\)"):
+        np.asarray(batch)
+
+
+def test_the_versions_are_those_of_the_catalog(server, client):
+    def version() -> int | None:
+        return next(entry.version for entry in client.list() if entry.name == "t")
+
+    reader = client.get("t")
+    assert reader.version == version() is not None
+    assert pa.table(reader).equals(TABLE)
+    server.publish("t", TABLE, replace=True)
+    assert client.get("t").version == version() != reader.version
+    assert client.get("live").version is None
