@@ -44,7 +44,7 @@ def _pairs(pairs: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{shown(key)}={shown(value, _MOST_OF_A_VALUE)}" for key, value in pairs)
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
 
 
@@ -242,7 +242,7 @@ def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
     dictionaries = about["dictionaries"] - messages.dictionaries
     if as_json:
         left_out = {"batches": batches, "dictionaries": dictionaries}
-        _print_json({"path": os.fspath(path), **about, "messages": listed, "left_out": left_out})
+        print_json({"path": os.fspath(path), **about, "messages": listed, "left_out": left_out})
     elif batches or dictionaries:
         more = []
         if batches:
@@ -270,6 +270,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
                 "device": entry.device,
                 "way": entry.way,
                 "why": entry.why,
+                "version": entry.version,
                 **(
                     {"schema_metadata": None, "fields": None}
                     if entry.schema is None
@@ -278,7 +279,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
             }
             for entry in entries
         ]
-        _print_json({"uri": uri, "tables": tables})
+        print_json({"uri": uri, "tables": tables})
         return
     others = sum(entry.kind != "table" for entry in entries)
     also = f" and {counted(others, 'name')} of tensors" if others else ""
@@ -305,7 +306,7 @@ def _show_tensors(entry: _native.CatalogEntry, client: Client, *, as_json: bool,
     """Prints what each tensor of a name is, and how its body is transferred."""
     tensors = _tensors.received(client, entry, timeout)
     if as_json:
-        _print_json(
+        print_json(
             {"name": shown_name(entry.name), "way": entry.way, "why": entry.why, **_tensors.content_about(entry)}
         )
     else:
@@ -313,7 +314,7 @@ def _show_tensors(entry: _native.CatalogEntry, client: Client, *, as_json: bool,
         if entry.way or entry.why:
             print(_way(entry))
         print()
-    _tensors.show(tensors, _print_json if as_json else None)
+    _tensors.show(tensors, print_json if as_json else None)
 
 
 def show_stream(name: str | bytes, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:
@@ -329,13 +330,13 @@ def show_stream(name: str | bytes, client: Client, *, buffers: bool, as_json: bo
     def write(message: BatchAbout) -> None:
         if not buffers:
             message.pop("nodes")
-        _print_json(message)
+        print_json(message)
 
     more = False
     with client._watch(name, log, timeout) as reader:
         schema = _native.describe_schema(reader.schema)
         if as_json:
-            _print_json({"name": shown_name(name), "way": entry and entry.way, "why": entry and entry.why, **schema})
+            print_json({"name": shown_name(name), "way": entry and entry.way, "why": entry and entry.why, **schema})
         else:
             print(shown(shown_name(name)))
             if entry is not None and (entry.way or entry.why):
@@ -355,7 +356,7 @@ def show_stream(name: str | bytes, client: Client, *, buffers: bool, as_json: bo
                 messages.add(message, write)
     if as_json:
         end = {"batches": messages.batches, "rows": messages.rows, "dictionaries": messages.dictionaries}
-        _print_json({**end, "hidden_dictionaries": messages.hidden_dictionaries, "more": more})
+        print_json({**end, "hidden_dictionaries": messages.hidden_dictionaries, "more": more})
         return
     said = f"{counted(messages.batches, 'batch', 'batches')}, {counted(messages.rows, 'row')}"
     if messages.hidden_dictionaries:
@@ -384,7 +385,7 @@ def show_wire(name: str | bytes, client: Client, *, as_json: bool, limit: int, t
     def drain() -> None:
         for message in log.take_messages():
             if as_json:
-                _print_json(message)
+                print_json(message)
             else:
                 print(message["text"], flush=True)
 

@@ -111,6 +111,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: rich's boxes break lines, and show a type for flags
     epilog=_TOKEN + _EXIT_CODES,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -871,9 +872,10 @@ def get(
 _MOST_OF_A_WAIT = 1.0  # The most seconds to wait for one of several servers.
 
 
-def _list_servers(timeout: float) -> None:
+def _list_servers(timeout: float, as_json: bool) -> None:
     """Prints this user's servers that listen at a name, with the names of their tables."""
     rows = []
+    servers: list[dict[str, Any]] = []
     for name in _native.shm_names():
         uri = f"shm:{name}"
         try:
@@ -883,9 +885,13 @@ def _list_servers(timeout: float) -> None:
             continue  # The server was killed, or has just ended.
         except xd.Error as error:
             rows.append((uri, "?", type(error).__name__))
+            servers.append({"uri": uri, "tables": None, "error": f"{type(error).__name__}: {error}"})
         else:
             rows.append((uri, f"{len(tables):,}", ", ".join(tables)))
-    if rows:
+            servers.append({"uri": uri, "tables": tables, "error": None})
+    if as_json:
+        _inspect.print_json({"servers": servers})
+    elif rows:
         _print_table(("uri", "tables", "names"), rows, frozenset((1,)))
     else:
         print("No server of this user listens at a name; `crossdock serve FILE` starts one.", file=sys.stderr)
@@ -901,6 +907,7 @@ def ls(
             show_default=False,
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
     checksum: _Checksum = None,
     tls_roots: _TlsRoots = None,
@@ -910,12 +917,15 @@ def ls(
     """Lists the tables and tensors of a server, or this user's servers that listen at a name."""
     if uri is None:
         with _reported():
-            _list_servers(timeout)
+            _list_servers(timeout, as_json)
         return
     with _reported():
         _refuse_remote_handle(uri)
         tls = _tls([uri], tls_certificate, tls_key, roots=tls_roots)
     with _reported(), _connect(uri, timeout, checksum, tls=tls) as client:
+        if as_json:
+            _inspect.show_catalog(uri, client, as_json=True)
+            return
         entries = client.list()
         rows = [
             (

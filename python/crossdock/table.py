@@ -122,7 +122,7 @@ class Table:
         """Reads the table into a polars `DataFrame`. polars copies texts, in a form of its own, and nothing else."""
         import polars
 
-        frame = polars.from_arrow(self.to_arrow())
+        frame = polars.from_arrow(self.to_arrow(), rechunk=False)  # one chunk of each column would be a copy
         assert isinstance(frame, polars.DataFrame)
         return frame
 

@@ -94,6 +94,7 @@ struct Relay::Impl final : public Upstream {
     std::uint64_t changes = 0;  // of the catalog of what is held
     bool operator==(const Shown&) const = default;
   };
+
   Impl(std::vector<std::string> from, RelayOptions given, const transport::InterruptHook& interrupted)
       : options(checked(from, std::move(given))),
         link(std::move(from), options.client, interrupted),  // before consumers can ask

@@ -30,7 +30,8 @@ RelayLink::Connected RelayLink::connect(const transport::InterruptHook& interrup
     try {
       return {std::make_shared<Client>(uri, options_, interrupted), uri};
     } catch (const Error& error) {
-      const bool not_there = is_gone(error.code()) || error.code() == ErrorCode::kNotFound;
+      const bool not_there = is_gone(error.code()) || error.code() == ErrorCode::kNotFound ||
+                             error.code() == ErrorCode::kHandshake;  // it may be ending
       if (uris_.size() == 1 || !not_there) throw;
       tried += "\n  " + uri + ": " + error.what();
     }

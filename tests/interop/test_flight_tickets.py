@@ -70,6 +70,16 @@ class TestALogin:
         with serve() as server, pytest.raises(xd.PermissionError, match="the user name or the password is wrong"):
             xd.connect(server.flight_uri, login=login)
 
+    def test_that_is_wrong_is_logged(self, log_lines):
+        with serve() as server:
+            with pytest.raises(xd.PermissionError):
+                xd.connect(server.flight_uri, login=("ada", "secret of hers"))
+            line = log_lines.next()
+            while "was refused" not in line:
+                line = log_lines.next()
+            assert line.startswith("a Flight client at ipv4:127.0.0.1:")
+            assert line.endswith("was refused: the user name or the password is wrong")
+
     def test_is_checked_though_many_are_wrong(self):
         def wrong(number: int) -> bool:
             with pytest.raises(xd.PermissionError, match="the user name or the password is wrong"):

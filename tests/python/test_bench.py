@@ -60,6 +60,14 @@ def test_relay_compares_with_the_server_and_computes_trees(tmp_path):
     assert [row["fan_out"] for row in result["trees"]["network"]] == [None, 1000, 32, 10, 4, 3, 2]
 
 
+def test_libraries_are_compared_with_reading_the_file(tmp_path):
+    result = run("libraries", tmp_path)
+    for how in ("served", "itself"):
+        assert set(result[how]["grown"]) == {"pandas", "polars", "duckdb", "torch", "numpy"}
+        assert min(result[how]["seconds"].values()) > 0
+    assert sum(result["served"]["grown"].values()) < sum(result["itself"]["grown"].values()), "they share it"
+
+
 def test_trees_of_relays():
     from bench._tree import spread
 

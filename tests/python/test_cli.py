@@ -544,6 +544,25 @@ def test_ls_shows_tensors_and_names_of_bytes(tensors):
     assert r"b'\x00\x01', model, t, weights" in out
 
 
+def test_ls_for_programs(tensors):
+    out, _ = crossdock("ls", tensors.uri, "--json")
+    said = json.loads(out)
+    assert said["uri"] == tensors.uri
+    tables = {entry["name"] or entry["ticket"]: entry for entry in said["tables"]}
+    assert set(tables) == {"0001", "model", "t", "weights"}
+    assert tables["t"]["rows"] == 3
+    assert isinstance(tables["t"]["version"], int)
+    out, _ = crossdock("ls", "--json")
+    servers = {server["uri"]: server for server in json.loads(out)["servers"]}
+    assert servers[tensors.uri]["tables"] == [r"b'\x00\x01'", "model", "t", "weights"]
+    assert servers[tensors.uri]["error"] is None
+
+
+def test_h_is_help():
+    for command in ((), ("ls",), ("serve",)):
+        assert crossdock(*command, "-h") == crossdock(*command, "--help")
+
+
 def test_get_shows_tensors(tensors, tmp_path):
     for name in ("weights", r"b'\x00\x01'"):
         out, _ = crossdock("get", tensors.uri, name)

@@ -407,7 +407,7 @@ def test_a_stream_as_it_comes() -> None:
 
 WIRE = [
     r"-> tagged    want_data  ticket 'flights'",
-    r"<- untagged  type 1  number 0  metadata  schema: 3 fields, V5",
+    r"<- untagged  type 1  number 0  metadata  schema: 3 fields, V5, custom metadata 1",
     r"<- untagged  type 1  number 1  metadata  record batch: 3 rows, 3 nodes, 7 buffers, body \d+ bytes, V5",
     r"<- tagged    number 1  body  type 1 \(addresses\): total 94, nbuf 7: 0x0\+0, 0x[0-9a-f]+\+24, 0x[0-9a-f]+\+1, "
     r"0x[0-9a-f]+\+16 and 3 more",

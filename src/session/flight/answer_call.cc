@@ -7,9 +7,14 @@
 namespace crossdock::session {
 
 void AnswerCall::log_in(ByteSpan request) {
-  flight::Service::Login login = by_.service.log_in(authorization_, request);
-  push({std::move(login.payload)});
-  finish({}, std::move(login.authorization));
+  try {
+    flight::Service::Login login = by_.service.log_in(authorization_, request);
+    push({std::move(login.payload)});
+    finish({}, std::move(login.authorization));
+  } catch (const std::exception& error) {
+    by_.refusals.log(peer_, error);
+    throw;
+  }
 }
 
 void AnswerCall::answer(ByteSpan request) {

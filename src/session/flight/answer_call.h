@@ -7,6 +7,7 @@
 #include "flight/service.h"
 #include "session/flight/call.h"
 #include "session/flight/call_threads.h"
+#include "session/flight/refusals.h"
 
 namespace crossdock::session {
 
@@ -20,6 +21,7 @@ class AnswerCall final : public Call {
     const flight::Service& service;
     CallThreads& logins;  ///< For those that may wait.
     Offers& offers;
+    Refusals& refusals;
   };
   AnswerCall(std::shared_ptr<const CarrierLibrary> carrier, xd_call* call, Answerers by, flight::Method method,
              std::string peer, std::string authorization) noexcept

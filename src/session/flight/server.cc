@@ -79,7 +79,8 @@ FlightServer::FlightServer(const ServerOptions& options, flight::Access access, 
       encrypted_(dissociated::parse_uri(options.flight.uri).scheme == kEncryptedFlight),
       queue_(std::make_shared<GetQueue>()),
       puts_(options, publish),
-      offers_(options, std::move(publish)) {
+      offers_(options, std::move(publish)),
+      refusals_(options_.log) {
   static_cast<void>(address_of(options.flight.uri));
   if (encrypted_) transport::check_tls(options.flight.tls, true);
 }
@@ -137,17 +138,17 @@ void* FlightServer::begin(void* self, xd_call* carried, const xd_caller* caller,
     call = std::make_shared<PutCall>(server.carrier_, carried, std::move(peer),
                                      [&server](const std::shared_ptr<PutCall>& put) { server.puts_.start(put); });
   } else {
-    call = std::make_shared<AnswerCall>(server.carrier_, carried,
-                                        AnswerCall::Answerers{*server.service_, server.logins_, server.offers_}, method,
-                                        std::move(peer), std::string(authorization));
+    call = std::make_shared<AnswerCall>(
+        server.carrier_, carried,
+        AnswerCall::Answerers{*server.service_, server.logins_, server.offers_, server.refusals_}, method,
+        std::move(peer), std::string(authorization));
   }
   void* const data = call->attach(events);
   try {
     if (refusal) std::rethrow_exception(refusal);
     call->read();
   } catch (const std::exception& error) {
-    say(server.options_.log, LogLevel::kWarning,
-        [&] { return "a Flight client at " + printable(text_of(caller->peer)) + " was refused: " + error.what(); });
+    server.refusals_.log(printable(text_of(caller->peer)), error);
     call->finish(flight::status_of(error));
   }
   return data;

@@ -11,6 +11,7 @@
 #include "session/flight/carrier_library.h"
 #include "session/flight/offers.h"
 #include "session/flight/puts.h"
+#include "session/flight/refusals.h"
 #include "transport/transport.h"
 
 namespace crossdock::session {
@@ -56,6 +57,7 @@ class FlightServer {
   std::string uri_;
   std::mutex stopping_;
   xd_server* server_ = nullptr;
+  Refusals refusals_;
   CallThreads logins_{16, "checking logins"};  // use service_
 };
 
