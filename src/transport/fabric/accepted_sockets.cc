@@ -13,6 +13,7 @@ namespace crossdock::transport::fabric {
 namespace {
 
 /// Returns the inode of a TCP socket that is connected, or was, and has this address here; nothing for anything else.
+/// The descriptor may be anybody's, and be closed by another thread meanwhile: this only asks what it is.
 std::optional<ino_t> accepted_at(int descriptor, const SocketAddress& at) noexcept {
   struct stat file {};
   if (::fstat(descriptor, &file) != 0 || !S_ISSOCK(file.st_mode)) return std::nullopt;
