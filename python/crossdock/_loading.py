@@ -3,14 +3,27 @@ have no Arrow methods. pyarrow reads all of it, and is imported here alone."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import re
+import stat
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crossdock.errors import InvalidArgumentError, InvalidDataError, NotFoundError, UnsupportedTypeError
+from crossdock.errors import (
+    Error,
+    FileChangedError,
+    InvalidArgumentError,
+    InvalidDataError,
+    NotFoundError,
+    PermissionError,
+    SystemError,
+    UnsupportedTypeError,
+)
 
 # By the end of a file's name.
 _FORMATS = {
@@ -23,7 +36,8 @@ _FORMATS = {
     ".arrows": "arrow",
     ".feather": "arrow",
 }
-_COMPRESSIONS = (".gz", ".bz2", ".zst")  # of CSV and JSON files
+# Of CSV and JSON files: pyarrow's name of it, and how such a file begins.
+_COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".bz2": ("bz2", b"BZh"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
 
 # Gets the part that has been read, from 0 to 1.
 Progress = Callable[[float], object]
@@ -40,15 +54,14 @@ def format_of(path: str) -> str | None:
 
 def check_path(path: str | os.PathLike[str]) -> None:
     """Refuses URLs of object stores and the web."""
-    text = os.fspath(path)
-    text = os.fsdecode(text)
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+)://", text)
+    text = os.fsdecode(os.fspath(path))
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)  # a pathlib.Path has one slash of the two
     if found is None or os.path.exists(text):
         return
     help_ = (
-        f"give the path alone, {text[len(found[0]) :]!r}"
+        f"give the path alone, {'/' + text[len(found[0]) :].lstrip('/')!r}"
         if found[1].lower() == "file"
-        else f"give the object that fsspec.open({text!r}) returns, or a pyarrow.dataset of it"
+        else "give the object that fsspec.open(url) returns, or a pyarrow.dataset of it"
     )
     raise InvalidArgumentError(f"{text!r} is a URL, and only files of this machine are opened by their path: {help_}")
 
@@ -80,10 +93,10 @@ def is_loadable(source: object, mode: str) -> bool:
         return mode in ("table", "live") or _has_columns(source)
     if any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_device_stream__")):
         return False
-    return _reader_of(source) is not None or _is_readable(source)
+    return _reader_of(source, Loaded()) is not None or _is_readable(source)
 
 
-def _reader_of(source: Any) -> Callable[[], Any] | None:
+def _reader_of(source: Any, loaded: Loaded) -> Callable[[], Any] | None:
     """Returns what reads an object of pyarrow's or polars' that has no Arrow methods; None of others."""
     kind = type(source).__name__
     if _module(source) == "pyarrow":
@@ -92,30 +105,58 @@ def _reader_of(source: Any) -> Callable[[], Any] | None:
         if hasattr(source, "scanner"):  # a Dataset
             return lambda: source.scanner().to_reader()
         if hasattr(source, "iter_batches"):  # a ParquetFile
-            return lambda: _of_parquet(source, None)
+            return lambda: _of_parquet(source, None, loaded)
     if _module(source) == "polars" and kind == "LazyFrame":
         return lambda: source.collect()
     return None
 
 
-def load(source: Any, progress: Progress | None = None) -> Any:
+class Loaded:
+    """A source that pyarrow reads: `stream` has Arrow methods. `failures` has what ended the reading, of which an Arrow
+    stream gives the text alone."""
+
+    def __init__(self) -> None:
+        self.stream: Any = None
+        self.failures: list[BaseException] = []
+
+    @contextlib.contextmanager
+    def reraising(self) -> Iterator[None]:
+        """Around the reading of `stream`: raises the failure itself, a Ctrl-C for example."""
+        try:
+            yield
+        except Exception:
+            if self.failures:
+                raise self.failures[0] from None
+            raise
+
+    def noting(self, batches: Iterator[Any]) -> Iterator[Any]:
+        try:
+            yield from batches
+        except BaseException as failure:
+            self.failures.append(failure)
+            raise
+
+
+def load(source: Any, progress: Progress | None = None) -> Loaded:
     """Returns an object with Arrow methods that gives the batches of a source; see `is_loadable()`.
 
     Raises ModuleNotFoundError without pyarrow, InvalidDataError (the file isn't what its name says), NotFoundError,
-    UnsupportedTypeError, and what other libraries raise. A stream that it returns may raise the same later.
+    PermissionError, FileChangedError, UnsupportedTypeError, and what polars raises. Its stream may raise the same.
     """
+    loaded = Loaded()
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
         file = os.path.abspath(path)  # pyarrow reads URLs, too
-        return (
-            _load_folder(path, file, progress)
-            if os.path.isdir(path)
-            else _load_file(path, file, format_of(path) or "", progress)
-        )
-    if isinstance(source, Mapping):
-        return _load_columns(source)
-    reader = _reader_of(source)
-    return reader() if reader is not None else _load_readable(source)
+        if os.path.isdir(path):
+            loaded.stream = _load_folder(path, file, progress, loaded)
+        else:
+            loaded.stream = _load_path(path, file, progress, loaded)
+    elif isinstance(source, Mapping):
+        loaded.stream = _load_columns(source)
+    else:
+        reader = _reader_of(source, loaded)
+        loaded.stream = reader() if reader is not None else _load_readable(source, loaded)
+    return loaded
 
 
 def _pyarrow(what: str, part: str = "") -> Any:
@@ -129,50 +170,80 @@ def _pyarrow(what: str, part: str = "") -> Any:
     return pyarrow
 
 
+@contextlib.contextmanager
+def _named(what: str, kind: str = "", hint: str = "") -> Iterator[None]:
+    """Raises errors of pyarrow and of the system as ours, which name the file."""
+    try:
+        yield
+    except Error:
+        raise
+    except OSError as error:  # pyarrow's has no errno where a file's content is wrong
+        text = error.strerror or str(error)
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            raise NotFoundError(f"{what}: {text}") from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise PermissionError(f"{what}: {text}") from error
+        if error.errno is not None:
+            raise SystemError(f"{what}: {text}") from error
+        raise InvalidDataError(f"{what} can't be read as {kind}: {text}{hint}") from error
+    except (ValueError, TypeError, NotImplementedError, LookupError) as error:  # pyarrow's are such, too
+        raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint}") from error
+
+
 def _load_columns(columns: Mapping[str, Any]) -> Any:
     pa = _pyarrow("a dictionary of columns")
     try:
         return pa.table(dict(columns))
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError) as error:
         raise UnsupportedTypeError(
             f"a mapping with lists is a table whose columns are its values, and pyarrow makes none of it: {error}; to "
             "serve tensors, give arrays, as numpy.asarray(list)"
         ) from error
 
 
-def _load_file(what: str, file: Any, kind: str, progress: Progress | None) -> Any:
-    """`file`: a path, or an open file. `what` names it."""
-    pa = _pyarrow(what, {"parquet": "parquet", "csv": "csv", "json": "json"}.get(kind, ""))
-    try:
-        if kind == "parquet":
-            return _of_parquet(pa.parquet.ParquetFile(file), progress, what)
-        if kind == "arrow":
-            return pa.ipc.open_file(file)
-        counted = _Counted(file, progress) if progress is not None and isinstance(file, str) else file
-        if counted is not file:
-            with pa.PythonFile(counted, "r") as python_file, _decompressed(pa, python_file, what) as stream:
-                return getattr(getattr(pa, kind), f"read_{kind}")(stream)
-        return getattr(getattr(pa, kind), f"read_{kind}")(file)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{what}: {error.strerror or error}") from error
-    except pa.ArrowInvalid as error:
-        hint = "; each line of a JSON file must be an object" if kind == "json" else ""
-        raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint}") from error
+def _check_regular(what: str, file: str) -> None:
+    """Anything else than a file may have no end, or wait for ever."""
+    with _named(what):
+        if not stat.S_ISREG(os.stat(file).st_mode):
+            raise InvalidArgumentError(f"{what} isn't a regular file")
 
 
-def _decompressed(pa: Any, file: Any, what: str) -> Any:
-    suffix = os.path.splitext(what.lower())[1]
-    if suffix not in _COMPRESSIONS:
-        return file
-    return pa.CompressedInputStream(file, {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}[suffix])
+def _load_path(what: str, file: str, progress: Progress | None, loaded: Loaded) -> Any:
+    kind = format_of(file) or ""
+    _check_regular(what, file)
+    if kind == "parquet":
+        pa = _pyarrow(what, "parquet")
+        with _named(what, kind):
+            opened = pa.parquet.ParquetFile(file)
+        return _of_parquet(opened, progress, loaded, what)
+    return _read_text(what, file, kind, progress)
+
+
+_HINTS = {"json": "; each line of a JSON file must be an object", "csv": "; its text must be UTF-8"}
+
+
+def _read_text(what: str, file: str, kind: str, progress: Progress | None) -> Any:
+    """Reads a CSV or JSON file."""
+    pa = _pyarrow(what, kind)
+    with _named(what, kind, _HINTS[kind]), _Counted(file, what, progress) as counted:
+        return _read_stream(pa, kind, pa.PythonFile(counted, "r"), os.path.splitext(file.lower())[1])
+
+
+def _read_stream(pa: Any, kind: str, stream: Any, suffix: str) -> Any:
+    if suffix in _COMPRESSIONS:
+        stream = pa.CompressedInputStream(stream, _COMPRESSIONS[suffix][0])
+    table = getattr(getattr(pa, kind), f"read_{kind}")(stream)
+    _ = table.column_names  # raises where they aren't UTF-8
+    return table
 
 
 class _Counted(io.RawIOBase):
-    """A file that tells how much of it was read."""
+    """A file that tells how much of it was read, and finds that it became shorter meanwhile."""
 
-    def __init__(self, path: str, progress: Progress) -> None:
+    def __init__(self, path: str, what: str, progress: Progress | None) -> None:
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
-        self._size = max(os.fstat(self._file.fileno()).st_size, 1)
+        self._size = os.fstat(self._file.fileno()).st_size
+        self._what = what
         self._progress = progress
 
     def readable(self) -> bool:
@@ -180,7 +251,11 @@ class _Counted(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         count = self._file.readinto(buffer)
-        self._progress(min(self._file.tell() / self._size, 1.0))
+        at = self._file.tell()
+        if not count and len(buffer) and at < self._size:
+            raise FileChangedError(f"{self._what} became shorter while it was read: publish it again")
+        if self._progress is not None:
+            self._progress(min(at / max(self._size, 1), 1.0))
         return count
 
     def close(self) -> None:
@@ -188,77 +263,134 @@ class _Counted(io.RawIOBase):
         super().close()
 
 
-def _of_parquet(file: Any, progress: Progress | None, what: str = "the Parquet file") -> Any:
+def _of_parquet(file: Any, progress: Progress | None, loaded: Loaded, what: str = "the Parquet file") -> Any:
     """A stream of a Parquet file's row groups, so that one of them at a time has a second copy."""
     pa = _pyarrow(what)
 
     def batches() -> Iterator[Any]:
         rows = 0
         for number in range(file.num_row_groups):
-            try:
+            with _named(f"{what}, row group {number},", "parquet"):
                 group = file.read_row_group(number)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise ValueError(f"{what}, row group {number}: {error}") from error
             yield from group.to_batches()
             rows += group.num_rows
             if progress is not None:
                 progress(rows / max(file.metadata.num_rows, 1))
 
-    return pa.RecordBatchReader.from_batches(file.schema_arrow, batches())
+    return pa.RecordBatchReader.from_batches(file.schema_arrow, loaded.noting(batches()))
 
 
-def _load_folder(what: str, path: str, progress: Progress | None) -> Any:
+def _files_in(what: str, path: str) -> Iterator[str]:
+    """The files of a folder, without those that pyarrow.dataset ignores, too. Links to folders aren't followed."""
+
+    def refuse(error: OSError) -> None:
+        with _named(os.path.join(what, os.path.relpath(error.filename, path))):
+            raise error
+
+    for folder, folders, names in os.walk(path, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            if not name.startswith((".", "_")):
+                yield os.path.join(folder, name)
+
+
+def _load_folder(what: str, path: str, progress: Progress | None, loaded: Loaded) -> Any:
     pa = _pyarrow(what, "dataset")
-    files = [
-        file
-        for folder, _, names in os.walk(path)
-        for file in (os.path.join(folder, name) for name in names)
-        if not re.search(r"/[._]", file[len(path) :])  # as pyarrow.dataset ignores them
-    ]
-    kinds = {format_of(file) for file in files}
-    if len(kinds) != 1 or kinds == {None}:
-        named = ", ".join(sorted({Path(file).suffix or Path(file).name for file in files})) or "nothing"
+    files: list[str] = []
+    kinds: set[str | None] = set()
+    for file in _files_in(what, path):
+        files.append(file)
+        kinds.add(format_of(file))
+        if len(kinds) > 1 or None in kinds:
+            break  # the rest may be a whole disk
+    if len(kinds) != 1 or None in kinds:
+        named = " and ".join(sorted({os.path.relpath(file, path) for file in (*files[:1], *files[-1:])})) or "nothing"
         raise InvalidArgumentError(
             f"{what} is a folder with {named}: a folder that is served as one table has files of one format, whose "
-            f"names end in {', '.join(_FORMATS)}"
+            f"names end in {', '.join(_FORMATS)}; names that begin with '.' or '_' are left out"
         )
+    for file in files:
+        _check_regular(os.path.join(what, os.path.relpath(file, path)), file)
     (kind,) = kinds
-    try:
-        dataset = pa.dataset.dataset(path, format="ipc" if kind == "arrow" else kind, partitioning="hive")
-        schemas = [dataset.schema, *(fragment.physical_schema for fragment in dataset.get_fragments())]
-        try:
-            dataset = dataset.replace_schema(pa.unify_schemas(schemas, promote_options="default"))
-        except pa.ArrowException as error:
-            raise InvalidDataError(f"the files of {what} have columns that don't fit together: {error}") from error
-        total = max(dataset.count_rows(), 1) if progress is not None and kind in ("parquet", "arrow") else 0
-    except pa.ArrowInvalid as error:
-        raise InvalidDataError(f"the files of {what} can't be read as {kind}: {error}") from error
-    reader = dataset.scanner().to_reader()
-    if progress is None or total == 0:
-        return reader
+    if kind in ("csv", "json"):
+        return _read_texts(pa, what, path, files, kind, progress)
+    with _named(f"the folder {what}", kind or ""):
+        dataset = pa.dataset.dataset(
+            files, format="ipc" if kind == "arrow" else kind, partitioning="hive", partition_base_dir=path
+        )
+        schemas = [dataset.schema]
+        for fragment in dataset.get_fragments():
+            with _named(fragment.path, kind or ""):
+                schemas.append(fragment.physical_schema)
+        dataset = dataset.replace_schema(_united(pa, what, schemas))
+        total = max(dataset.count_rows(), 1)
+        reader = dataset.scanner().to_reader()
 
-    def counted() -> Iterator[Any]:
+    def batches() -> Iterator[Any]:
         rows = 0
-        for batch in reader:
-            yield batch
-            rows += batch.num_rows
-            progress(min(rows / total, 1.0))
+        with _named(f"the folder {what}", kind or ""):
+            for batch in reader:
+                yield batch
+                rows += batch.num_rows
+                if progress is not None:
+                    progress(min(rows / total, 1.0))
 
-    return pa.RecordBatchReader.from_batches(reader.schema, counted())
+    return pa.RecordBatchReader.from_batches(reader.schema, loaded.noting(batches()))
 
 
-def _load_readable(source: Any) -> Any:
-    opened = source.open() if hasattr(source, "open") and _module(source) == "fsspec" else source
-    name = next((str(given) for given in (getattr(source, "path", None), getattr(source, "name", None)) if given), "")
+def _united(pa: Any, what: str, schemas: list[Any]) -> Any:
+    try:
+        return pa.unify_schemas(schemas, promote_options="default")
+    except pa.ArrowException as error:
+        raise InvalidDataError(f"the files of {what} have columns that don't fit together: {error}") from error
+
+
+def _read_texts(pa: Any, what: str, path: str, files: list[str], kind: str, progress: Progress | None) -> Any:
+    """Reads each file as if it were alone: pyarrow.dataset would take the types of a file's beginning for all of it."""
+    tables = []
+    for number, file in enumerate(files):
+        inside = os.path.relpath(file, path)
+        table = _read_text(os.path.join(what, inside), file, kind, None)
+        for part in Path(inside).parts[:-1]:
+            key, equals, value = part.partition("=")
+            if not equals:
+                continue
+            if key in table.column_names:
+                raise InvalidDataError(f"{os.path.join(what, inside)} has a column {key!r}, and so has its folder")
+            text = urllib.parse.unquote(value)
+            values = pa.scalar(int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text)
+            table = table.append_column(key, pa.repeat(values, table.num_rows))
+        tables.append(table)
+        if progress is not None:
+            progress((number + 1) / len(files))
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidDataError(f"the files of {what} have columns that don't fit together: {error}") from error
+
+
+def _load_readable(source: Any, loaded: Loaded) -> Any:
+    names = (getattr(source, "path", None), getattr(source, "name", None))
+    name = next((str(given) for given in names if given), "")
+    what = f"the open file {name}"
     kind = format_of(name)
     if kind is None:
         raise InvalidArgumentError(
             f"an open file whose name is {name or 'not known'!r} may have any format: give the table that "
             "pyarrow.parquet.read_table(file) or another reader makes of it"
         )
-    what = f"the open file {name}"
-    compressed = kind in ("csv", "json") and os.path.splitext(name.lower())[1] in _COMPRESSIONS
-    if compressed:
-        pa = _pyarrow(what)
-        opened = _decompressed(pa, pa.PythonFile(opened, "r"), name)
-    return _load_file(what, opened, kind, None)
+    pa = _pyarrow(what, {"parquet": "parquet", "csv": "csv", "json": "json"}.get(kind, ""))
+    with _named(what, kind, _HINTS.get(kind, "")):
+        opened = source.open() if hasattr(source, "open") and _module(source) == "fsspec" else source
+        if kind == "parquet":
+            return _of_parquet(pa.parquet.ParquetFile(opened), None, loaded, what)
+        if kind == "arrow":
+            return pa.ipc.open_file(opened)
+        # It may have been opened so that it is decompressed already.
+        suffix = os.path.splitext(name.lower())[1]
+        if suffix in _COMPRESSIONS:
+            at = opened.tell()
+            begins = opened.read(4)
+            opened.seek(at)
+            suffix = suffix if begins.startswith(_COMPRESSIONS[suffix][1]) else ""
+        return _read_stream(pa, kind, pa.PythonFile(opened, "r"), suffix)

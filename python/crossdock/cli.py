@@ -25,6 +25,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 import crossdock as xd
 from crossdock import _inspect, _loading, _native, _options, _tensors
 from crossdock._names import parsed_name, shown_name
+from crossdock._options import checked_name
 from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
 
@@ -351,9 +352,13 @@ def _common(
 # ---- serve ----
 
 
-def _publish(server: xd.Server, name: str | bytes, path: Path, stable: str) -> None:
+class _StoppedError(Exception):
+    """The program is to end."""
+
+
+def _publish(server: xd.Server, name: str | bytes, path: Path, stable: str, stop: threading.Event) -> None:
     """Publishes a file. Shows on a terminal how much of it was read, and how long the rest may take, if it isn't passed
-    as it lies."""
+    as it lies. Returns early when the program is to end."""
     if not _loading.is_loadable(path, "auto"):
         server.publish(name, path, stable=stable)  # type: ignore[arg-type]
         return
@@ -361,11 +366,17 @@ def _publish(server: xd.Server, name: str | bytes, path: Path, stable: str) -> N
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown_progress:
         task = shown_progress.add_task(escape(f"reading {shown(path.name)}"), total=1.0)
+
+        def said(part: float) -> None:
+            if stop.is_set():
+                raise _StoppedError
+            shown_progress.update(task, completed=part)
+
         try:
-            source = _loading.load(path, lambda part: shown_progress.update(task, completed=part))
-        except ModuleNotFoundError as error:
-            raise _MissingPackageError(str(error)) from None
-        server.publish(name, source, mode="table")
+            _pyarrow_for(path, "reading").enable_signal_handlers(False)  # ours end the reading
+            server._publish_loaded(checked_name(name), _loading.load(path, said))
+        except _StoppedError:
+            return
 
 
 def _on_end(handler: Any) -> None:
@@ -489,7 +500,7 @@ def serve(
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
-    names = [_name(one, "--name") for one in name or ()] or [path.stem for path in files]
+    names = [_name(one, "--name") for one in name or ()] or [path.resolve().stem for path in files]
     if len(names) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(names)}", param_hint="--name")
     if len(set(names)) != len(names):
@@ -520,7 +531,9 @@ def serve(
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
                 return
-            _publish(server, one, path, stable)
+            _publish(server, one, path, stable, stop)
+        if stop.is_set():
+            return
         for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
             print(one, flush=True)
         for one in names if trusted else ():

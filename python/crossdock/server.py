@@ -10,6 +10,7 @@ from crossdock import _deferred_thread, _loading, _native, _nested, _sources
 from crossdock._options import check_schemes, check_tls, checked_name, checked_uri, count, milliseconds, transports
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
+from crossdock.table import Table
 
 if TYPE_CHECKING:
     from crossdock._typing import Mode, Source, Stability, Wait
@@ -24,14 +25,17 @@ _STABILITIES = ("trust", "snapshot")
 _KINDS = {"tensor": "an array", "tensors": "a mapping of arrays"}
 
 
+def _check_mode(mode: str) -> None:
+    if mode not in _MODES:
+        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {mode!r}")
+
+
 def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live", "tensor", "tensors"]:
     """Returns the kind that a source is published as.
 
     An object with a length, or a single array, is complete: it is a table. A stream without a length may never end, and
     can be read only once: it is live.
     """
-    if mode not in _MODES:
-        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {mode!r}")
     kind = _sources.kind(source)
     if kind == "tensor" and mode == "table" and isinstance(source, _native.Tensor):
         return "table"
@@ -40,7 +44,8 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     if kind == "arrow":
         if mode in ("table", "live", "tensor"):
             return mode  # type: ignore[return-value]
-        return "table" if hasattr(source, "__len__") or _sources.is_array(source) else "live"
+        is_table = hasattr(source, "__len__") or _sources.is_array(source) or isinstance(source, Table)
+        return "table" if is_table else "live"
     if mode != "auto":
         raise InvalidArgumentError(
             f"mode={mode!r} isn't for this source, which is {_KINDS.get(kind, f'a {kind}')}: leave mode out"
@@ -316,6 +321,7 @@ class Server:
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
         if stable is not None:
             _checked_stability(stable)
+        _check_mode(mode)
         loads = mode != "tensor" and _loading.is_loadable(source, mode)
         kind = _kind(source, mode) if not loads else "live" if mode == "live" else "table"
         if stable is not None and kind != "file":
@@ -324,7 +330,8 @@ class Server:
         if uses and kind in ("callable", "live"):
             raise InvalidArgumentError(f"times is for tables, tensors and files; this source is a {kind}")
         if loads:
-            source = _loading.load(source)
+            self._publish_loaded(published, _loading.load(source), kind == "live", replace, uses)
+            return
         if kind == "file":
             path = _encoded(source)  # type: ignore[arg-type]
             self._native.publish_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
@@ -338,6 +345,15 @@ class Server:
             self._native.publish_tensors(published, _nested.flattened(source), replace, uses)  # type: ignore[arg-type]
         else:
             self._native.publish_live(published, source, replace)
+
+    def _publish_loaded(
+        self, name: bytes, loaded: _loading.Loaded, live: bool = False, replace: bool = False, uses: int = 0
+    ) -> None:
+        with loaded.reraising():
+            if live:
+                self._native.publish_live(name, loaded.stream, replace)
+            else:
+                self._native.publish_table(name, loaded.stream, replace, uses)
 
     def withdraw(self, name: str | bytes) -> None:
         """Removes `name` from the catalog, so that new consumers don't find it. Streams under way continue, and batches

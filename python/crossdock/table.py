@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
 from crossdock import _native
+from crossdock._options import checked_name
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ class Table:
     (`duckdb.sql("select * from t")`) take it as often as they like. Within a machine nothing is copied before those
     libraries do.
 
-    Thread-safe, as the client is, which it keeps. Its methods raise what `Client.get()` and the reading of batches
-    raise.
+    Thread-safe, as the client is, which it keeps. Its methods raise what `Client.get()` raises. Errors in the middle of
+    a table come out of other libraries as theirs, with our text.
     """
 
-    __slots__ = ("_client_list", "_columns", "_get", "_name", "_schema")
+    __slots__ = ("_client_list", "_columns", "_get", "_name")
 
     def __init__(
         self,
@@ -37,13 +38,15 @@ class Table:
         get: Callable[[list[str] | None], _native.RecordBatchReader],
         client_list: Callable[[], list[_native.CatalogEntry]],
     ) -> None:
-        if isinstance(columns, str):
+        if isinstance(columns, (str, bytes)):
             raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
         self._name = name
         self._columns = None if columns is None else [*columns]
+        for column in self._columns or ():
+            if not isinstance(column, str):
+                raise TypeError(f"a column's name must be a str, not {type(column).__name__}")
         self._get = get
         self._client_list = client_list
-        self._schema: _native.Schema | None = None
 
     @property
     def name(self) -> str | bytes:
@@ -56,35 +59,24 @@ class Table:
 
     @property
     def schema(self) -> _native.Schema:
-        """The schema, as it was when it was first asked for, here or by reading."""
-        if self._schema is None:
-            self.get().close()
-        assert self._schema is not None
-        return self._schema
+        """The schema of what is published now."""
+        with self.get() as reader:
+            return reader.schema
 
     @property
     def num_rows(self) -> int:
         """The number of rows, by the server's catalog as it is now. Raises `InvalidArgumentError` for a live stream."""
-        entry = next((entry for entry in self._client_list() if entry.name == self._name), None)
-        if entry is None:
+        name = checked_name(self._name)
+        entry = next((entry for entry in self._client_list() if checked_name(entry.name) == name), None)
+        if entry is None or entry.kind != "table":
             self.get().close()  # raises what is wrong
         elif entry.rows is not None:
             return entry.rows
-        raise InvalidArgumentError(
-            f"{self._name!r} has no number of rows: it is a live stream, or made when it is read"
-        )
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    def __bool__(self) -> bool:
-        return True  # it is there, whatever the number of its rows, for which the server would be asked
+        raise InvalidArgumentError(f"{self._name!r} has no number of rows: it is live, or made when it is asked for")
 
     def get(self) -> _native.RecordBatchReader:
         """Asks for the table, and returns a reader of its batches, as `Client.get()` does."""
-        reader = self._get(self._columns)
-        self._schema = reader.schema
-        return reader
+        return self._get(self._columns)
 
     def select(self, columns: Iterable[str]) -> Table:
         """Returns the same table with these columns alone, in this order."""
@@ -109,7 +101,7 @@ class Table:
         """Reads the table into a pandas `DataFrame`, with the index that it had if it was made of one.
 
         The columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. numpy=True: NumPy's, which pandas
-        copies, and texts become objects. options: those of pyarrow's `Table.to_pandas()`.
+        copies. options: those of pyarrow's `Table.to_pandas()`.
         """
         table = self.to_arrow()
         if not numpy and "types_mapper" not in options:

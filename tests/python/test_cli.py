@@ -382,8 +382,8 @@ def test_debug_shows_a_traceback(tmp_path):
 def test_a_folder_is_no_file(files, monkeypatch):
     monkeypatch.chdir(files)
     for folder in (".", "/", files):
-        _, err = crossdock("serve", folder, expect=2)
-        assert f"{folder} is a folder" in err
+        _, err = crossdock("serve", folder, "--name", "t", expect=2)
+        assert f"{folder} is a folder with" in err
         _, err = crossdock("get", "shm:nobody", "t", "-o", folder, expect=2)
         assert f"{folder} is a folder" in err
     _, err = crossdock("get", "shm:nobody", "t", "-o", files / "nowhere" / "x.arrow", expect=3)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import io
 import json
+import os
+import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +30,7 @@ import pytest
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
+from crossdock import _loading
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -126,7 +132,7 @@ def test_a_folder_is_refused_by_name(tmp_path):
         served(tmp_path)
     write(tmp_path, "0.parquet")
     write(tmp_path, "1.csv")
-    with pytest.raises(xd.InvalidArgumentError, match=r"with \.csv, \.parquet: .* files of one format"):
+    with pytest.raises(xd.InvalidArgumentError, match=r"with 0\.parquet and 1\.csv: .* files of one format"):
         served(tmp_path)
     (tmp_path / "1.csv").unlink()
     write(tmp_path, "1.parquet", pa.table({"n": ["text"]}))
@@ -172,7 +178,7 @@ def test_a_mapping_is_columns_where_it_has_lists_or_it_is_said():
 @pytest.mark.parametrize("url", ["s3://bucket/x.parquet", "https://example.org/x.csv", "gs://b/c"])
 @pytest.mark.parametrize("call", [served, xd.open])
 def test_urls_are_refused_with_what_helps(url, call):
-    with pytest.raises(xd.InvalidArgumentError, match=rf"is a URL.*fsspec\.open\('{url}'\)"):
+    with pytest.raises(xd.InvalidArgumentError, match=r"is a URL.*fsspec\.open\(url\)"):
         call(url)
 
 
@@ -187,7 +193,73 @@ def test_a_folder_may_look_like_a_url(tmp_path, monkeypatch):
     assert served("s3://bucket/x.parquet").equals(TABLE)
 
 
+def test_a_folder_is_what_it_holds_itself(tmp_path):
+    folder = tmp_path / "folder"
+    write(folder, "a.csv")
+    (folder / "itself").symlink_to(".")
+    (folder / "other").symlink_to(tmp_path)
+    assert served(folder).equals(TABLE)
+    (folder / "gone.csv").symlink_to("absent")
+    with pytest.raises(xd.NotFoundError, match=r"folder/gone\.csv"):
+        served(folder)
+    (folder / "gone.csv").unlink()
+    os.mkfifo(folder / "fifo.csv")
+    with pytest.raises(xd.InvalidArgumentError, match=r"folder/fifo\.csv isn't a regular file"):
+        served(folder)
+
+
+def test_the_files_of_a_folder_are_read_as_if_alone(tmp_path):
+    (tmp_path / "j").mkdir()
+    (tmp_path / "j" / "a.json").write_text('{"a": 1}\n' * 300_000 + '{"a": 1, "b": 2}\n')
+    assert served(tmp_path / "j").column_names == ["a", "b"]
+    for year, value in ((2025, "1"), (2026, "1.5")):
+        (tmp_path / "c" / f"year={year}").mkdir(parents=True)
+        (tmp_path / "c" / f"year={year}" / "x.csv").write_text(f"v\n{value}\n")
+    assert served(tmp_path / "c").to_pydict() == {"v": [1.0, 1.5], "year": [2025, 2026]}
+    (tmp_path / "c" / "v=1").mkdir()
+    write(tmp_path / "c" / "v=1", "x.csv", pa.table({"v": [1]}))
+    with pytest.raises(xd.InvalidDataError, match=r"c/v=1/x\.csv has a column 'v', and so has its folder"):
+        served(tmp_path / "c")
+
+
 class TestIsRefused:
+    @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+    def test_what_has_no_end(self, tmp_path, name):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(xd.InvalidArgumentError, match="isn't a regular file"):
+            served(tmp_path / name)
+
+    def test_what_may_not_be_read(self, tmp_path, monkeypatch):
+        path = write(tmp_path, "t.csv")
+
+        def refuse(*_: object, **__: object) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr("crossdock._loading.open", refuse, raising=False)  # root may read everything
+        with pytest.raises(xd.PermissionError, match=r"t\.csv: Permission denied"):
+            served(path)
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("t.csv.gz", gzip.compress(b"a\n1\n" * 1000, mtime=0)[:-20]),
+            ("t.csv.gz", b"no gzip"),
+            ("t.csv", "é\n1\n".encode("latin-1")),
+            ("t.parquet", b"PAR1" + bytes(100) + b"PAR1"),
+            ("t.json", b"{]"),
+            ("t.csv", b""),
+        ],
+        ids=["cut", "false", "latin", "parquet", "json", "empty"],
+    )
+    def test_content_that_is_wrong(self, tmp_path, name, content):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(xd.InvalidDataError, match=re.escape(name)):
+            served(tmp_path / name)
+
+    def test_a_mode_that_there_is_not(self, tmp_path):
+        with pytest.raises(xd.InvalidArgumentError, match="mode must be one of"):
+            served(write(tmp_path, "t.csv"), mode="tabel")
+
     def test_what_is_not_there(self, tmp_path):
         for name in ("absent.parquet", "absent.csv", "absent.jsonl"):
             with pytest.raises(xd.NotFoundError, match=name):
@@ -221,6 +293,34 @@ class TestIsRefused:
                 for _ in client.get("t"):
                     pass
 
+    def test_a_text_that_becomes_shorter_while_it_is_read(self, tmp_path):
+        path = tmp_path / "t.csv"
+        path.write_text("n\n" + "1\n" * (4 << 20))
+
+        def cut(part: float) -> None:
+            os.truncate(path, 100)
+
+        with pytest.raises(xd.FileChangedError, match=r"t\.csv became shorter"):
+            _loading.load(path, cut)
+
+    def test_ctrl_c_while_it_is_read(self):
+        class Interrupted(io.BytesIO):
+            name = "t.parquet"
+            armed = False
+
+            def read(self, size: int = -1) -> bytes:
+                if self.armed:
+                    raise KeyboardInterrupt
+                return super().read(size)
+
+        sink = Interrupted()
+        pa.parquet.write_table(TABLE, sink)
+        with xd.serve({}) as server:
+            loaded = _loading.load(sink)
+            sink.armed = True
+            with pytest.raises(KeyboardInterrupt):
+                server._publish_loaded(b"t", loaded)
+
     def test_a_file_without_a_name(self):
         sink = io.BytesIO()
         pa.parquet.write_table(TABLE, sink)
@@ -247,6 +347,13 @@ class TestIsRefused:
     def test_a_lazy_frame_that_raises(self):
         with pytest.raises(pl.exceptions.ColumnNotFoundError):
             served(pl.LazyFrame({"a": [1]}).select("absent"))
+
+
+def test_what_is_decompressed_already(tmp_path):
+    path = write(tmp_path, "t.csv.gz")
+    with gzip.open(path) as plain, fsspec.open(path, "rb", compression="gzip") as plain_too:
+        assert served(plain).equals(TABLE)
+        assert served(plain_too).equals(TABLE)
 
 
 WITHOUT = """
@@ -290,3 +397,24 @@ def test_the_command_shows_how_much_was_read(tmp_path):
     assert b"reading " in said
     assert b"t.csv" in said
     assert b"%" in said
+
+
+def open_files(pid: int) -> set[str]:
+    found = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            found.add(os.readlink(fd))
+    return found
+
+
+def test_the_command_ends_while_it_reads(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("n\n" + "123456789\n" * (12 << 20))
+    serve = [sys.executable, "-m", "crossdock", "serve", path, "--uri", "shm:"]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while str(path) not in open_files(process.pid):
+            assert process.poll() is None
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
