@@ -78,6 +78,12 @@ std::string Access::name_in(std::string_view request, bool authenticated) const 
   if (!asks()) return std::string(request);
   if (TicketKeys::looks_signed(request)) return keys->check(TicketKeys::Purpose::kRead, request);
   if (authenticated) return std::string(request);
+  if (request.empty()) {
+    throw UnauthenticatedError(
+        "this server tells its names to those alone who have proved who they are: log in at its Flight server, or "
+        "connect "
+        "with the token");
+  }
   throw UnauthenticatedError("this server takes signed tickets from those who haven't proved who they are, and " +
                              shown(request, 60) +
                              " is a name: ask its Flight server for a ticket, or connect with the token");

@@ -103,6 +103,13 @@ def test_names_that_are_taken_are_refused_unless_both_say_otherwise(client):
         client.offer("taken", TABLE)
     with pytest.raises(xd.InvalidArgumentError, match='"taken" is already published'):
         client.offer("taken", TABLE, replace=True)
+
+    def never_read():
+        raise AssertionError("the server refuses before anything is copied")
+        yield
+
+    with pytest.raises(xd.InvalidArgumentError, match='"taken" is already published'):
+        client.offer("taken", pa.RecordBatchReader.from_batches(TABLE.schema, never_read()))
     other = pa.table({"other": [1]})
     with xd.serve({"t": TABLE}, flight=FREE_PORT, puts="replace") as server, xd.connect(server.flight_uri) as of_that:
         with pytest.raises(xd.InvalidArgumentError, match='"t" is already published'):

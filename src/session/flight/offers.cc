@@ -62,6 +62,9 @@ std::string Offers::take(const std::string& peer, const flight::Offer& offer) {
     throw UnsupportedError("this server takes no tables from clients: " + shown(offer.name) + " isn't fetched");
   }
   check_name(offer.name);
+  if ((offer.only_new || options_.flight.puts == FlightPuts::kNew) && is_taken(offer.name)) {
+    throw InvalidArgumentError('"' + printable(offer.name) + "\" is already published, and it isn't to be replaced");
+  }
   std::string ticket = make_ticket();
   const std::string host = peer_host(peer);
   const std::lock_guard lock(mutex_);
@@ -73,6 +76,15 @@ std::string Offers::take(const std::string& peer, const flight::Offer& offer) {
   }
   open_.emplace(ticket, Open{offer.name, host, offer.only_new, Clock::now() + kOpenFor});
   return ticket;
+}
+
+bool Offers::is_taken(const std::string& name) const {
+  try {
+    static_cast<void>(directory_.flight(name));
+    return true;
+  } catch (const NotFoundError&) {
+    return false;
+  }
 }
 
 // Call it with the lock held.

@@ -23,12 +23,15 @@ namespace crossdock::session {
 /// the client's that knows the ticket which the server has made for it. Thread-safe.
 class Offers {
  public:
-  Offers(const ServerOptions& options, Puts::Publish publish) : options_(options), publish_(std::move(publish)) {}
+  /// `directory` knows which names are taken, and outlives this.
+  Offers(const ServerOptions& options, const flight::Directory& directory, Puts::Publish publish)
+      : options_(options), directory_(directory), publish_(std::move(publish)) {}
 
   /// What the server says of the actions by which clients offer tables; none if it takes none.
   std::vector<flight::ActionType> actions() const;
   /// Takes an offer of `peer`, a text of gRPC's. Returns the ticket under which the client has to serve the table.
-  /// Throws UnsupportedError (the server takes no tables), InvalidArgumentError (the name), ResourceError.
+  /// Throws UnsupportedError (the server takes no tables), InvalidArgumentError (the name is wrong, or taken: before
+  /// the client makes its table), ResourceError.
   std::string take(const std::string& peer, const flight::Offer& offer);
   /// Fetches an offered table on a thread of its own, publishes it, and answers `call`. Throws PermissionError (a
   /// ticket that this server didn't make, or that was used; another client than the one that has offered),
@@ -45,6 +48,7 @@ class Offers {
     bool only_new = false;
     Clock::time_point until;
   };
+  bool is_taken(const std::string& name) const;
   void drop_old();
   std::unique_ptr<Reader> read(const flight::FetchOffer& request, const std::string& host,
                                const transport::InterruptHook& over) const;
@@ -52,6 +56,7 @@ class Offers {
                const flight::FetchOffer& request) const;
 
   const ServerOptions& options_;
+  const flight::Directory& directory_;
   const Puts::Publish publish_;
   std::mutex mutex_;
   std::map<std::string, Open, std::less<>> open_;  // by ticket

@@ -79,7 +79,7 @@ FlightServer::FlightServer(const ServerOptions& options, flight::Access access, 
       encrypted_(dissociated::parse_uri(options.flight.uri).scheme == kEncryptedFlight),
       queue_(std::make_shared<GetQueue>()),
       puts_(options, publish),
-      offers_(options, std::move(publish)),
+      offers_(options, directory, std::move(publish)),
       refusals_(options_.log) {
   static_cast<void>(address_of(options.flight.uri));
   if (encrypted_) transport::check_tls(options.flight.tls, true);
