@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _native, _nested
+from crossdock import _loading, _native, _nested, file
 from crossdock._options import (
     check_schemes,
     checked_name,
@@ -18,9 +20,9 @@ from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from crossdock._typing import Array, Batches, DeviceLike, Exporter, Nested, Validation, Wait, Way
+    from crossdock._typing import Array, DeviceLike, Nested, Source, Validation, Wait, Way
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.arena import Arena
     from crossdock.tls import TLS
@@ -400,21 +402,23 @@ class Client:
             interrupt,
         )
 
-    def put(self, name: str, source: Exporter | Batches, *, replace: bool = False) -> None:
+    def put(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
         """Sends a table to an Arrow Flight server, which publishes it as `name`; returns once it has.
 
         The server must allow it: `serve(..., flight=..., puts="new")`, or another server with DoPut. The bodies go from
         where they lie; those on a device by one copy each.
 
-        source: an object with an Arrow PyCapsule method, or batches, as `serve()` takes for a table.
+        source: an object with an Arrow PyCapsule method, batches, a file or a folder, or another source that `serve()`
+            takes for a table.
         replace: whether it may take the place of another table of this name, where the server allows that. Else that
             is an `InvalidArgumentError`. A server that isn't Crossdock's decides itself.
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
-        self._native.put(checked_name(name), source, replace)
+        with _table_of(source) as stream:
+            self._native.put(checked_name(name), stream, replace)
 
-    def offer(self, name: str, source: Exporter | Batches, *, replace: bool = False) -> None:
+    def offer(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
         """Has an Arrow Flight server of Crossdock's fetch a table from this process, and publish it as `name`; returns
         once it has.
 
@@ -428,7 +432,8 @@ class Client:
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
-        self._native.offer(checked_name(name), source, replace)
+        with _table_of(source) as stream:
+            self._native.offer(checked_name(name), stream, replace)
 
     def close(self) -> None:
         """Closes the client: no new request starts. Open readers continue, and each connection stays open until its
@@ -444,6 +449,21 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<crossdock.Client {self._uri}{' (closed)' if self._closed else ''}>"
+
+
+@contextlib.contextmanager
+def _table_of(source: Source) -> Iterator[Any]:
+    """Gives the stream of a source that is sent as a table. Raises what ended the reading of a file, with its class."""
+    if not _loading.is_loadable(source, "table"):
+        if isinstance(source, (str, os.PathLike)):
+            with file.open(source) as stream:
+                yield stream
+        else:
+            yield source
+        return
+    loaded = _loading.load(source)
+    with loaded.reraising():
+        yield loaded.stream
 
 
 connect = Client

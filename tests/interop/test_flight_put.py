@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from tests.interop.every_type import VALUES, column
 
@@ -154,6 +155,23 @@ def test_batches_without_rows_are_counted():
             with pytest.raises(xd.ResourceError, match=r"1048576 bytes with its messages \(max_put\)"):
                 send_it("t", pa.RecordBatchReader.from_batches(empty.schema, [empty] * 20_000))
         assert server.stats()["sources"] == []
+
+
+def test_files_and_other_sources_are_sent(tmp_path):
+    table = numbers()
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    xd.write(table, tmp_path / "t.arrow")
+    with (
+        xd.serve({}, "tcp:", flight=FREE_PORT, puts="new") as server,
+        xd.connect(server.flight_uri) as client,
+    ):
+        for number, send_it in enumerate((client.put, client.offer)):
+            sources = (tmp_path / "t.parquet", str(tmp_path / "t.arrow"), table.to_pydict())
+            for kind, source in enumerate(sources):
+                send_it(f"{number} {kind}", source)
+                assert pa.table(client.get(f"{number} {kind}")).to_pydict() == table.to_pydict()
+            with pytest.raises(xd.NotFoundError, match=r"absent\.parquet"):
+                send_it("absent", tmp_path / "absent.parquet")
 
 
 def test_a_source_that_fails_publishes_nothing():
