@@ -127,6 +127,11 @@ bool PeerListener::Impl::pause_if_full() noexcept {
   return paused;
 }
 
+bool PeerListener::Impl::is_closed() {
+  const std::lock_guard lock(mutex);
+  return closed;
+}
+
 void PeerListener::Impl::close() noexcept {
   std::deque<std::shared_ptr<Link>> dropped;
   Notify call;
@@ -469,7 +474,8 @@ void Hub::Impl::set_accepting(const PeerListener::Impl& queue, bool on) noexcept
 void Hub::Impl::accept_from(Listening& listening) {
   const std::int64_t end = now_ns() + kAcceptTime;
   do {
-    if (listening.queue->pause_if_full()) return set_accepting(*listening.queue, false);
+    // Who connects after close() isn't welcomed, though this thread has still to close the socket.
+    if (listening.queue->is_closed() || listening.queue->pause_if_full()) return set_accepting(*listening.queue, false);
     const auto connections = static_cast<std::uint64_t>(listening.queue->place.use_count() - 1);
     listening.listener->reject_all(connections >= listening.options.max_connections);
     try {

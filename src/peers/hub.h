@@ -40,6 +40,7 @@ struct PeerListener::Impl {
   static constexpr std::size_t kMostReady = 128;
   /// Returns true, and sets `paused`, if so many wait. try_accept() has the hub go on.
   bool pause_if_full() noexcept;
+  bool is_closed();
   /// Returns false if nobody accepts peers any more.
   bool add(const std::shared_ptr<Link>& link);
   /// Aborts the peers that weren't accepted.

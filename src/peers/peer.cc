@@ -181,8 +181,8 @@ std::unique_ptr<Peer> PeerListener::accept(int timeout_ms, const transport::Inte
 
 void PeerListener::close() noexcept {
   if (impl_->fork.in_child()) return;
-  if (const auto hub = impl_->hub.lock()) hub->stop_listening(impl_);
   impl_->close();
+  if (const auto hub = impl_->hub.lock()) hub->stop_listening(impl_);
 }
 
 Hub::Hub(const HubOptions& options) : impl_(std::make_shared<Impl>(options)) {}

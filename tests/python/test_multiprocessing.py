@@ -315,7 +315,7 @@ def test_processes_that_have_ended_cost_no_descriptors(run):
             outbox.close()
             outbox.join_thread()
             counts.append(len(os.listdir("/proc/self/fd")))
-        assert counts[-1] <= counts[1], counts
+        assert counts[-1] <= counts[0] + 1, counts  # that of the last one may be closed a little later
         """,
     )
 
