@@ -36,6 +36,7 @@
 #include "body_memory.h"
 #include "core/unique_fd.h"
 #include "device/region.h"
+#include "raw_socket.h"
 #include "transport/fabric.h"
 
 namespace crossdock::bench {
@@ -273,14 +274,6 @@ class Bare {
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   std::size_t done_ = 0;
 };
-
-sockaddr_in address_of(const std::string& host, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw InvalidArgumentError("no address: " + host);
-  return address;
-}
 
 sockaddr_in own_host(int socket) {
   sockaddr_in address{};

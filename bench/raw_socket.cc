@@ -14,14 +14,6 @@
 namespace crossdock::bench {
 namespace {
 
-sockaddr_in address_of(const std::string& host, int port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw InvalidArgumentError("no address: " + host);
-  return address;
-}
-
 void set_up(int socket) {
   const int yes = 1;
   if (::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) != 0) throw_errno(errno, "TCP_NODELAY");
@@ -39,6 +31,14 @@ void set_up(int socket) {
 }
 
 }  // namespace
+
+sockaddr_in address_of(const std::string& host, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) throw InvalidArgumentError("no address: " + host);
+  return address;
+}
 
 UniqueFd accept_raw(const Arguments& arguments) {
   const UniqueFd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

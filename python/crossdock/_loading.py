@@ -93,21 +93,20 @@ def is_loadable(source: object, mode: str) -> bool:
         return mode in ("table", "live") or _has_columns(source)
     if any(hasattr(source, name) for name in ("__arrow_c_stream__", "__arrow_c_device_stream__")):
         return False
-    return _reader_of(source, Loaded()) is not None or _is_readable(source)
+    return _reader_of(source) is not None or _is_readable(source)
 
 
-def _reader_of(source: Any, loaded: Loaded) -> Callable[[], Any] | None:
+def _reader_of(source: Any) -> Callable[[Loaded], Any] | None:
     """Returns what reads an object of pyarrow's or polars' that has no Arrow methods; None of others."""
-    kind = type(source).__name__
     if _module(source) == "pyarrow":
         if hasattr(source, "to_reader"):  # a Scanner
-            return lambda: source.to_reader()
+            return lambda _: source.to_reader()
         if hasattr(source, "scanner"):  # a Dataset
-            return lambda: source.scanner().to_reader()
+            return lambda _: source.scanner().to_reader()
         if hasattr(source, "iter_batches"):  # a ParquetFile
-            return lambda: _of_parquet(source, None, loaded)
-    if _module(source) == "polars" and kind == "LazyFrame":
-        return lambda: source.collect()
+            return lambda loaded: _of_parquet(source, None, loaded)
+    if _module(source) == "polars" and type(source).__name__ == "LazyFrame":
+        return lambda _: source.collect()
     return None
 
 
@@ -154,8 +153,8 @@ def load(source: Any, progress: Progress | None = None) -> Loaded:
     elif isinstance(source, Mapping):
         loaded.stream = _load_columns(source)
     else:
-        reader = _reader_of(source, loaded)
-        loaded.stream = reader() if reader is not None else _load_readable(source, loaded)
+        read = _reader_of(source) or (lambda loaded: _load_readable(source, loaded))
+        loaded.stream = read(loaded)
     return loaded
 
 

@@ -9,6 +9,7 @@
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
 #include "session/table_name.h"
+#include "session/table_version.h"
 
 namespace crossdock::session {
 namespace {
@@ -139,17 +140,21 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     }
   }
   auto item = std::make_shared<Item>();
-  std::shared_ptr<PublishedTable> table;
-  std::shared_ptr<PublishedTable> for_others;
+  const std::int64_t own = version.value_or(first_version_ + next_version_.fetch_add(1, std::memory_order_relaxed));
   switch (source.kind()) {
-    case Source::Kind::kTable: table = publish_stream(*source.stream_, *options_.runtime, options.wait); break;
-    case Source::Kind::kTensors: table = publish_tensors(source.tensors_, *options_.runtime, options.wait); break;
+    case Source::Kind::kTable:
+      item->table = publish_stream(*source.stream_, *options_.runtime, options.wait, own);
+      break;
+    case Source::Kind::kTensors:
+      item->table = publish_tensors(source.tensors_, *options_.runtime, options.wait, own);
+      break;
     case Source::Kind::kFile: {
-      table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits);
+      item->table = publish_file(source.path_, source.stability_, *options_.runtime, options_.limits, own);
       // Sealed memory may be given to all users: no second copy is needed.
-      if (seals_files_ && std::string_view(table->kind) != "snapshot") {
-        for_others = publish_file(source.path_, Stability::kSnapshot, *options_.runtime, options_.limits);
-      }
+      const bool sealed = std::string_view(item->table->kind) == "snapshot";
+      item->table_for_others = seals_files_ && !sealed ? publish_file(source.path_, Stability::kSnapshot,
+                                                                      *options_.runtime, options_.limits, own)
+                                                       : item->table;
       break;
     }
     case Source::Kind::kLive: {
@@ -166,14 +171,11 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
       item->make = std::make_shared<SourceReader::Make>(std::move(source.make_));
       break;
   }
-  if (table) {
-    table->set_version(version.value_or(first_version_ + next_version_.fetch_add(1, std::memory_order_relaxed)));
-    if (for_others) for_others->set_version(table->version);
+  if (item->table) {
     item->times = options.times;
-    item->kind = table->kind;
-    item->schema = table->schema;
-    item->table_for_others = for_others ? std::move(for_others) : table;
-    item->table = std::move(table);
+    item->kind = item->table->kind;
+    item->schema = item->table->schema;
+    if (!item->table_for_others) item->table_for_others = item->table;
   }
   std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
@@ -463,9 +465,7 @@ flight::Flight Catalog::describe(const std::string& name, const Item& item) {
     flight.rows = item.table->rows;
     flight.bytes = static_cast<std::int64_t>(item.table->bytes);
   } else if (item.schema) {
-    ipc::Encoder encoder;
-    const ByteSpan schema = encoder.schema(*item.schema);
-    flight.schema.assign(schema.begin(), schema.end());
+    flight.schema = schema_message(*item.schema, -1);
   }
   return flight;
 }

@@ -12,7 +12,6 @@
 
 #include "crossdock/session/server.h"
 #include "flight/service.h"
-#include "session/catalog_table.h"
 #include "session/consumer.h"
 #include "session/host_copy.h"
 #include "session/published_table.h"

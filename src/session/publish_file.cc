@@ -10,14 +10,14 @@
 #include "session/published_table.h"
 
 namespace crossdock::session {
-std::shared_ptr<PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
-                                             const ipc::Limits& limits) {
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
+                                                   const ipc::Limits& limits, std::int64_t version) {
   const std::shared_ptr<const device::Region> region = device::Region::open_file(path);
   std::shared_ptr<const ipc::ContainerSource> source = std::make_shared<FileSource>(region, path);
   ipc::Container container = ipc::read_container(*source, path, limits);
   if (container.compressed || container.endianness != ipc::Endianness::kLittle) {
     const std::unique_ptr<ipc::FileReader> decoded = open_file(path, {.limits = limits});
-    return publish_stream(*decoded, runtime, exchange::wait_in_driver, "snapshot");
+    return publish_stream(*decoded, runtime, exchange::wait_in_driver, version, "snapshot");
   }
 
   ByteSpan file(region->data(), region->size());
@@ -37,7 +37,7 @@ std::shared_ptr<PublishedTable> publish_file(const std::string& path, Stability 
     source = std::make_shared<ipc::MemorySource>(file);
     container = ipc::read_container(*source, path, limits);
   }
-  TableBuilder builder(container.schema);
+  TableBuilder builder(container.schema, version);
   builder.table().kind = snapshot ? "snapshot" : "file";
   builder.table().bytes_copied = snapshot ? region->size() : 0;
   builder.region_index(served);

@@ -8,9 +8,10 @@
 
 namespace crossdock::session {
 
-std::shared_ptr<PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                               const exchange::WaitFunction& wait, const char* kind) {
-  TableBuilder builder(stream.schema());
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
+                                                     const exchange::WaitFunction& wait, std::int64_t version,
+                                                     const char* kind) {
+  TableBuilder builder(stream.schema(), version);
   builder.table().kind = kind;
   BufferPlacer placer(runtime, builder, wait);
   ipc::Encoder encoder;

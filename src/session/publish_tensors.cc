@@ -69,14 +69,14 @@ ipc::TensorHeader header_of(const NamedTensor& named) {
 
 }  // namespace
 
-std::shared_ptr<PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
-                                                const exchange::WaitFunction& wait) {
+std::shared_ptr<const PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
+                                                      const exchange::WaitFunction& wait, std::int64_t version) {
   const TensorContent content = content_of(tensors);
   check(tensors, content.single);
   std::vector<ipc::TensorHeader> headers;  // all, before an arena is taken over
   for (const NamedTensor& named : tensors) headers.push_back(header_of(named));
 
-  TableBuilder builder(tensor_schema(content));
+  TableBuilder builder(tensor_schema(content), version);
   builder.table().kind = content.single ? "tensor" : "tensors";
   BufferPlacer placer(runtime, builder, wait);
   ipc::Encoder encoder;

@@ -18,25 +18,17 @@ const std::vector<std::shared_ptr<const device::Region>>& PublishedTable::readab
   return readable_;
 }
 
-void PublishedTable::set_version(std::int64_t to) {
-  if (to == version) return;
-  const std::vector<std::byte> message = schema_message(*schema, to);
-  messages.front().metadata_offset = metadata.size();
-  messages.front().metadata_size = static_cast<std::uint32_t>(message.size());
-  metadata.insert(metadata.end(), message.begin(), message.end());
-  version = to;
-}
-
 device::Device PublishedTable::device() const noexcept {
   const auto found =
       std::ranges::find(regions, device::RegionKind::kDevice, [](const auto& region) { return region->kind(); });
   return found == regions.end() ? device::Device{} : (*found)->context()->device();
 }
 
-TableBuilder::TableBuilder(std::shared_ptr<const array::Schema> schema) : table_(std::make_shared<PublishedTable>()) {
+TableBuilder::TableBuilder(std::shared_ptr<const array::Schema> schema, std::int64_t version)
+    : table_(std::make_shared<PublishedTable>()) {
   table_->schema = std::move(schema);
-  ipc::Encoder encoder;
-  add(encoder.schema(*table_->schema), false, {}, 0);
+  table_->version = version;
+  add(schema_message(*table_->schema, version), false, {}, 0);
 }
 
 void TableBuilder::add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers,

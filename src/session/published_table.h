@@ -54,8 +54,6 @@ struct PublishedTable {
   /// Returns the regions as memory that this process can read, for bodies by value. Memory that this process has only
   /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
-  /// Has the schema's message say a version, or none (-1). Before the table is shared.
-  void set_version(std::int64_t to);
 
   /// Whether any of it is in memory of a device.
   bool on_device() const noexcept { return device() != device::Device{}; }
@@ -76,14 +74,15 @@ struct PublishedTable {
 /// Adds messages to a table under construction.
 class TableBuilder {
  public:
-  explicit TableBuilder(std::shared_ptr<const array::Schema> schema);
+  /// `version`: PublishedTable::version.
+  explicit TableBuilder(std::shared_ptr<const array::Schema> schema, std::int64_t version = -1);
   /// Adds a message. The metadata is copied; consecutive messages with equal metadata share its bytes. `buffers` hold
   /// local addresses.
   void add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers, std::int64_t rows);
   /// Returns the local index of a region.
   std::uint32_t region_index(const std::shared_ptr<const device::Region>& region);
   PublishedTable& table() noexcept { return *table_; }
-  std::shared_ptr<PublishedTable> finish() { return std::move(table_); }
+  std::shared_ptr<const PublishedTable> finish() { return std::move(table_); }
 
  private:
   std::shared_ptr<PublishedTable> table_;
@@ -92,21 +91,22 @@ class TableBuilder {
 /// Reads the whole stream. Buffers in an arena of `runtime` stay in their memory, and the arena is frozen; all other
 /// buffers are copied once. Waits for devices by `wait`. Throws ArenaFrozenError
 /// if such an arena was published before.
-std::shared_ptr<PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
-                                               const exchange::WaitFunction& wait, const char* kind = "table");
+std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream, const Runtime& runtime,
+                                                     const exchange::WaitFunction& wait, std::int64_t version = -1,
+                                                     const char* kind = "table");
 
 /// Publishes tensors: one without a path, or any number with paths. An arena's memory, a pool's, and received memory
 /// are passed as publish_stream() does, where the elements lie without gaps, in any order; others are copied once, in C
 /// order if there are gaps, overlaps or negative strides between them. Throws InvalidArgumentError for wrong paths,
 /// UnsupportedError for masks and for memory without addresses, UnsupportedTypeError as wire_type(), and the errors of
 /// publish_stream().
-std::shared_ptr<PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
-                                                const exchange::WaitFunction& wait);
+std::shared_ptr<const PublishedTable> publish_tensors(std::span<const NamedTensor> tensors, const Runtime& runtime,
+                                                      const exchange::WaitFunction& wait, std::int64_t version = -1);
 
 /// Publishes an Arrow IPC file or stream file: passes its descriptor (kTrust), or copies it once into sealed memory
 /// (kSnapshot). A file that can't be passed unchanged, because bodies are compressed or of a big-endian writer, is
 /// decoded once into sealed memory, whatever `stability` says.
-std::shared_ptr<PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
-                                             const ipc::Limits& limits);
+std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stability stability, const Runtime& runtime,
+                                                   const ipc::Limits& limits, std::int64_t version = -1);
 
 }  // namespace crossdock::session

@@ -254,15 +254,16 @@ class TestLocations:
                 assert client.get("t").passed_over[0][1].startswith("NotFoundError")
 
 
+OUR_SERVER = """
+    import sys, pyarrow as pa, crossdock as xd
+    with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight=sys.argv[1]) as server:
+        print(server.flight_uri, flush=True)
+        sys.stdin.readline()
+    """
+
+
 def test_a_server_that_goes_away(script):
-    server = script(
-        """
-        import sys, pyarrow as pa, crossdock as xd
-        with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight="grpc://127.0.0.1:0") as server:
-            print(server.flight_uri, flush=True)
-            sys.stdin.readline()
-        """
-    )
+    server = script(OUR_SERVER, FREE_PORT)
     with xd.connect(server.read_line()) as client:
         assert pa.table(client.get("t")).num_rows == 1
         server.stop()
@@ -313,14 +314,7 @@ def test_a_server_that_is_killed_between_its_info_and_the_data(script, answers):
 
 
 def test_our_server_is_killed_between_its_info_and_doget(script):
-    server = script(
-        """
-        import sys, pyarrow as pa, crossdock as xd
-        with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight="grpc://127.0.0.1:0") as server:
-            print(server.flight_uri, flush=True)
-            sys.stdin.readline()
-        """
-    )
+    server = script(OUR_SERVER, FREE_PORT)
     with flight.connect(server.read_line()) as theirs:
         info = theirs.get_flight_info(flight.FlightDescriptor.for_path("t"))
         server.send(signal.SIGKILL)
@@ -346,13 +340,7 @@ def test_a_closed_client_does_nothing_more():
 
 
 def test_a_server_that_is_back_is_found_soon(script):
-    program = """
-        import sys, pyarrow as pa, crossdock as xd
-        with xd.serve({"t": pa.table({"x": [1]})}, "tcp:", flight=sys.argv[1]) as server:
-            print(server.flight_uri, flush=True)
-            sys.stdin.readline()
-        """
-    first = script(program, FREE_PORT)
+    first = script(OUR_SERVER, FREE_PORT)
     uri = first.read_line()
     with xd.connect(uri) as client:
         assert client.list()
@@ -362,7 +350,7 @@ def test_a_server_that_is_back_is_found_soon(script):
         while time.monotonic() < until:
             with pytest.raises(xd.ConnectionError):
                 client.list()
-        second = script(program, uri)
+        second = script(OUR_SERVER, uri)
         assert second.read_line() == uri
         start = time.monotonic()
         while True:

@@ -165,6 +165,9 @@ TEST(ForeignTensors, WhatIsCopiedToAlignThemIsLimited) {
 }
 
 TEST(ForeignTensors, LiesAreFoundOut) {
+  const auto marked = [](const char* key, const char* value) {
+    return [=](TensorTruth& t) { t.header.custom_metadata = {{key, value}}; };
+  };
   const std::pair<const char*, Change> lies[] = {
       {"a body that is too short", [](TensorTruth& t) { t.remote[0].length = 12; }},
       {"another number of buffers", [](TensorTruth& t) { t.remote.push_back({}); }},
@@ -181,26 +184,11 @@ TEST(ForeignTensors, LiesAreFoundOut) {
          t.by_value = true;
          t.cut = 4;
        }},
-      {"a dtype of another width",
-       [](TensorTruth& t) {
-         t.header.custom_metadata = {{"crossdock:dtype", "<c16"}};
-       }},
-      {"a dtype that is none",
-       [](TensorTruth& t) {
-         t.header.custom_metadata = {{"crossdock:dtype", "float"}};
-       }},
-      {"a dtype of Python objects",
-       [](TensorTruth& t) {
-         t.header.custom_metadata = {{"crossdock:dtype", "|O4"}};
-       }},
-      {"a path that is none",
-       [](TensorTruth& t) {
-         t.header.custom_metadata = {{"crossdock:path", "weights"}};
-       }},
-      {"a path",
-       [](TensorTruth& t) {
-         t.header.custom_metadata = {{"crossdock:path", "[\"a\"]"}};
-       }},
+      {"a dtype of another width", marked("crossdock:dtype", "<c16")},
+      {"a dtype that is none", marked("crossdock:dtype", "float")},
+      {"a dtype of Python objects", marked("crossdock:dtype", "|O4")},
+      {"a path that is none", marked("crossdock:path", "weights")},
+      {"a path", marked("crossdock:path", "[\"a\"]")},
       {"fields", [](TensorTruth& t) { t.schema = testing::number_batch(0, 0).schema; }},
       {"the mark of several", [](TensorTruth& t) { t.schema = tensor_schema({.single = false, .count = 1}); }},
   };
