@@ -24,8 +24,8 @@ import pytest
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
-from crossdock import cli
 from crossdock._names import parsed_name, shown_name
+from crossdock.cli import get, output, reporting
 
 TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "b[c]", None]})
 # pyarrow makes a pipe for Ctrl-C with the first CSV that it reads, and keeps it.
@@ -269,7 +269,7 @@ def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
     target = tmp_path / "out.csv"
     target.write_text("what stood there before")
     batches = [xd.RecordBatch(batch) for batch in TABLE.to_batches()]
-    inside = {function.__code__ for function in (cli._write, cli._open, cli._pyarrow_for)}
+    inside = {function.__code__ for function in (get._write, get._open, output.pyarrow_for)}
     for at in itertools.count():
         left = at
 
@@ -289,7 +289,7 @@ def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            cli._write(target, batches[0].schema, batches)
+            get._write(target, batches[0].schema, batches)
         except KeyboardInterrupt:
             pass
         finally:
@@ -447,11 +447,11 @@ def test_addresses_that_arent_there_have_one_exit_code(files, scheme):
 
 def test_an_error_of_several_lines_is_one_sentence_after_the_other():
     text = "no library can be used:\n  a.so: cannot open\n  b.so lacks x\nInstall it, or name it.\nThis is so\nbecause."
-    assert cli._one_line(text) == (
+    assert reporting.one_line(text) == (
         "no library can be used: a.so: cannot open; b.so lacks x. Install it, or name it. This is so because."
     )
-    assert cli._one_line("one   line\n") == "one line"
-    assert cli._one_line("") == ""
+    assert reporting.one_line("one   line\n") == "one line"
+    assert reporting.one_line("") == ""
 
 
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):

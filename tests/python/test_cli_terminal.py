@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from tests import terminal
 
 import crossdock as xd
-from crossdock._table import fitted, table_lines
+from crossdock.cli.layout import fitted, table_lines
 
 COMMAND = [sys.executable, "-m", "crossdock"]
 WIDE = pa.table(

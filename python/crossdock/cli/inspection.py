@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crossdock import _native, _tensors
+from crossdock import _native
 from crossdock._names import shown_name
-from crossdock._table import terminal_width, wrapped
 from crossdock._text import shown
+from crossdock.cli import tensor_output
+from crossdock.cli.layout import terminal_width, wrapped
+from crossdock.cli.output import counted, number, print_json
 from crossdock.client import Client
 from crossdock.errors import Error
 from crossdock.file import _encoded
@@ -32,20 +33,8 @@ def is_uri(target: str) -> bool:
     return _URI.match(target) is not None
 
 
-def number(count: int | None) -> str:
-    return "?" if count is None else f"{count:,}"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
 def _pairs(pairs: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{shown(key)}={shown(value, _MOST_OF_A_VALUE)}" for key, value in pairs)
-
-
-def print_json(value: Any) -> None:
-    print(json.dumps(value), flush=True)
 
 
 def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], indent: str) -> None:
@@ -58,9 +47,6 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: fr
             for i, width in zip(kept, widths, strict=True)
         )
         print(indent + "  ".join(cells).rstrip())
-
-
-# ---- schema ----
 
 
 def _type(field: FieldAbout) -> str:
@@ -94,9 +80,6 @@ def print_schema(schema: SchemaAbout, indent: str = "") -> None:
         print(f"{indent}(no fields)")
     if schema["schema_metadata"]:
         print(f"{indent}schema metadata: {_pairs(schema['schema_metadata'])}")
-
-
-# ---- batches ----
 
 
 class _Messages:
@@ -202,9 +185,6 @@ def _buffer(buffer: BufferAbout) -> tuple[str, str, str, str]:
     return kind, number(buffer["size"]), decompressed, at
 
 
-# ---- files, catalogs and streams ----
-
-
 def _file_line(path: Path, about: FileAbout) -> str:
     form = "Arrow IPC file" if about["form"] == "file" else "Arrow IPC stream file"
     said = [
@@ -264,7 +244,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
             {
                 "name": entry.name if isinstance(entry.name, str) else None,
                 "ticket": entry.name.hex() if isinstance(entry.name, bytes) else None,
-                **_tensors.content_about(entry),
+                **tensor_output.content_about(entry),
                 "rows": entry.rows,
                 "bytes": entry.bytes,
                 "device": entry.device,
@@ -285,7 +265,7 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     also = f" and {counted(others, 'name')} of tensors" if others else ""
     print(f"{shown(uri)}: {counted(len(entries) - others, 'table')}{also}")
     for entry in entries:
-        what = f"{number(entry.rows)} rows" if entry.kind == "table" else _tensors.content_text(entry)
+        what = f"{number(entry.rows)} rows" if entry.kind == "table" else tensor_output.content_text(entry)
         print(f"\n{shown(shown_name(entry.name))}: {shown(what)}, {number(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.way or entry.why:
             print(f"    {_way(entry)}")
@@ -304,17 +284,17 @@ def _entry_of(name: str | bytes, client: Client) -> _native.CatalogEntry | None:
 
 def _show_tensors(entry: _native.CatalogEntry, client: Client, *, as_json: bool, timeout: float) -> None:
     """Prints what each tensor of a name is, and how its body is transferred."""
-    tensors = _tensors.received(client, entry, timeout)
+    tensors = tensor_output.received(client, entry, timeout)
     if as_json:
         print_json(
-            {"name": shown_name(entry.name), "way": entry.way, "why": entry.why, **_tensors.content_about(entry)}
+            {"name": shown_name(entry.name), "way": entry.way, "why": entry.why, **tensor_output.content_about(entry)}
         )
     else:
-        print(f"{shown(shown_name(entry.name))}: {shown(_tensors.content_text(entry))}")
+        print(f"{shown(shown_name(entry.name))}: {shown(tensor_output.content_text(entry))}")
         if entry.way or entry.why:
             print(_way(entry))
         print()
-    _tensors.show(tensors, print_json if as_json else None)
+    tensor_output.show(tensors, print_json if as_json else None)
 
 
 def show_stream(name: str | bytes, client: Client, *, buffers: bool, as_json: bool, limit: int, timeout: float) -> None:

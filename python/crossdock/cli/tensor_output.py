@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock._names import shown_name
-from crossdock._table import table_lines, terminal_width, wrapped
 from crossdock._text import shown
+from crossdock.cli.layout import table_lines, terminal_width, wrapped
 from crossdock.errors import UnsupportedError, UnsupportedTypeError
 
 if TYPE_CHECKING:

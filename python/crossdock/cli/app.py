@@ -1,0 +1,40 @@
+"""The command `crossdock` without its subcommands, each of which is a module beside this one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import crossdock as xd
+from crossdock.cli import reporting
+from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.logs import set_up_logging
+from crossdock.cli.reporting import OK
+
+app = typer.Typer(
+    help="Hands tables and tensors over between processes, without a copy where that is possible.",
+    rich_markup_mode=None,  # plain help: rich's boxes break lines, and show a type for flags
+    epilog=TOKEN + EXIT_CODES,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"crossdock {xd.__version__}")
+        raise typer.Exit(OK)
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error, and log everything.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    reporting.show_tracebacks = debug
+    set_up_logging(debug)

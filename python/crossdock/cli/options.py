@@ -1,0 +1,164 @@
+"""Options that several commands have, and what they and the environment say about connections."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+import crossdock as xd
+from crossdock import _options
+from crossdock._names import parsed_name
+
+Checksum = Annotated[
+    bool | None,
+    typer.Option(
+        "--checksum/--no-checksum",
+        help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: as the other end asks.",
+        show_default=False,
+    ),
+]
+
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Over tcp+tls and grpc+tls: this end's certificate (PEM), and after it those of its issuers. A server "
+        "needs one.",
+        show_default=False,
+    ),
+]
+
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The private key of the certificate (PEM), not encrypted.", show_default=False),
+]
+
+TlsRoots = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Over tcp+tls and grpc+tls: the certificates (PEM) of the trusted issuers. Else: those that the system "
+        "trusts.",
+        show_default=False,
+    ),
+]
+
+RemoteReads = Annotated[
+    str | None,
+    typer.Option(
+        help="'trusted': over ucx, with peers strictly as specified, bodies are read from memory. Every process that "
+        "reaches this one can then read and write all of its memory.",
+        show_default=False,
+    ),
+]
+
+
+def is_network(uri: str) -> bool:
+    return _options.scheme_of(uri) in ("tcp", "tcp+tls", "ucx", "fabric", "grpc", "grpc+tls")
+
+
+def token_of(uris: Iterable[str]) -> str | None:
+    """Returns the token of the environment if one of the URIs is for a network. It isn't an option, because other users
+    can see command lines. The variable is set for all commands, and must not be an error where no URI needs it."""
+    if not any(is_network(uri) for uri in uris):
+        return None
+    token = os.environ.get("CROSSDOCK_TOKEN")
+    if token == "":
+        raise xd.InvalidArgumentError("CROSSDOCK_TOKEN is empty: set it, or unset it")
+    return token
+
+
+def login_of(uris: Iterable[str]) -> tuple[str, str] | None:
+    """Returns the login of the environment if one of the URIs is a Flight server's, as `token_of()` does."""
+    if not any(_options.scheme_of(uri).startswith("grpc") for uri in uris):
+        return None
+    login = os.environ.get("CROSSDOCK_LOGIN")
+    if login is None:
+        return None
+    user, colon, password = login.partition(":")
+    if not user or not colon:
+        raise xd.InvalidArgumentError("CROSSDOCK_LOGIN must be a user name, a colon and a password, as in ada:PASSWORD")
+    return user, password
+
+
+def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
+    _options.check_checksum(uris, checksum, "--checksum", "--checksum")
+
+
+def tls_of(
+    uris: Iterable[str],
+    certificate: Path | None,
+    key: Path | None,
+    *,
+    roots: Path | None = None,
+    client_roots: Path | None = None,
+) -> xd.TLS | None:
+    """Returns what the options of TLS say. They are an error where no URI needs them."""
+    given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}
+    option = next((f"--tls-{name.replace('_', '-')}" for name, file in given.items() if file is not None), None)
+    if option is None:
+        return None
+    tls = xd.TLS(certificate=certificate, key=key, roots=roots, client_roots=client_roots)
+    _options.check_tls(uris, tls, option)
+    return tls
+
+
+def refuse_remote_handle(uri: str) -> None:
+    """Refuses a URI with a remote_handle, for commands that have no --remote-reads."""
+    if "remote_handle=" in uri.partition("?")[2]:
+        raise xd.UnsupportedError(
+            "the URI has a remote_handle, which only `crossdock get --remote-reads trusted` takes; of a server of "
+            "Crossdock's, give the URI that `crossdock serve` prints"
+        )
+
+
+def trusted_of(remote_reads: str | None) -> Literal["trusted"] | None:
+    if remote_reads not in (None, "trusted"):
+        raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")
+    return "trusted" if remote_reads else None
+
+
+def connected(
+    uri: str,
+    timeout: float,
+    checksum: bool | None = None,
+    remote_reads: Literal["trusted"] | None = None,
+    tls: xd.TLS | None = None,
+) -> xd.Client:
+    check_checksum([uri], checksum)
+    try:
+        return xd.connect(
+            uri,
+            timeout=timeout,
+            token=token_of([uri]),
+            login=login_of([uri]),
+            checksum=checksum,
+            remote_reads=remote_reads,
+            tls=tls,
+        )
+    except xd.NotFoundError as error:
+        # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
+        raise xd.ConnectionError(str(error)) from None
+
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def bytes_of(text: str, hint: str) -> int:
+    """Converts a size such as 64G to bytes."""
+    found = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.strip().upper())
+    if found is None or int(found[1]) == 0:
+        raise typer.BadParameter(f"a size is a number from 1 on, or such as 800M or 64G, not {text!r}", param_hint=hint)
+    return int(found[1]) << _UNITS[found[2]]
+
+
+def name_of(text: str, hint: str) -> str | bytes:
+    try:
+        return parsed_name(text)
+    except xd.InvalidArgumentError as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from None

@@ -1,0 +1,60 @@
+"""What commands print: tables, sizes, and what they need to read files."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from crossdock._text import shown
+from crossdock.cli.layout import table_lines, terminal_width, wrapped
+from crossdock.cli.reporting import MissingPackageError
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Set[int] = frozenset()) -> int:
+    """Prints a table of foreign texts. Returns the number of columns that were left out."""
+    safe = [[shown(cell) for cell in row] for row in (header, *rows)]
+    lines, left_out = table_lines(safe[0], safe[1:], right=right, width=terminal_width())
+    for line in lines:
+        print(line)
+    return left_out
+
+
+def print_left_out(columns: int, rows: int = 0, hint: str = "") -> None:
+    """Prints a line under a table that doesn't show so many columns and rows. Prints nothing if it shows all."""
+    parts = [counted(count, f"more {one}") for count, one in ((rows, "row"), (columns, "column")) if count]
+    if parts:
+        print(wrapped(f"... and {', '.join(parts)}{hint}", terminal_width()))
+
+
+def pyarrow_for(path: Path, doing: str) -> Any:
+    """Imports pyarrow and its module for this file, which takes longer than writing a small table."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingPackageError(f"{doing} {path} needs pyarrow: pip install pyarrow") from None
+    if path.suffix.lower() in (".parquet", ".csv"):
+        importlib.import_module(f"pyarrow.{path.suffix.lower()[1:]}")
+    return pyarrow
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def number(count: int | None) -> str:
+    return "?" if count is None else f"{count:,}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value), flush=True)

@@ -1,0 +1,108 @@
+"""`crossdock relay`: fetches tables once for all processes of a machine."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+import crossdock as xd
+from crossdock.cli.app import app
+from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.options import (
+    Checksum,
+    TlsCertificate,
+    TlsKey,
+    TlsRoots,
+    bytes_of,
+    check_checksum,
+    login_of,
+    refuse_remote_handle,
+    tls_of,
+    token_of,
+)
+from crossdock.cli.reporting import reported
+from crossdock.cli.signals import on_end
+
+
+@app.command(short_help="Fetches tables once for all processes of this machine.", epilog=TOKEN + EXIT_CODES)
+def relay(
+    upstream: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="URI",
+            help="The server to fetch from, as it printed it. Several: the first that answers, and another one if its "
+            "server ends.",
+            show_default=False,
+        ),
+    ],
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URI",
+            help="Where to listen, may be given more than once, as `crossdock serve --uri`. Other relays can fetch "
+            "from a relay at a network. Else: 'shm:', which picks a name.",
+            show_default=False,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The most memory for tables, as 800M, 64G or a number of bytes (K, M, G and T are powers of 1024). "
+            "What was not asked for the longest goes first. Else: a quarter of the machine's.",
+            show_default=False,
+        ),
+    ] = None,
+    max_age: Annotated[
+        float, typer.Option(min=0, help="Seconds to serve what is held without asking whether it has changed.")
+    ] = 0.0,
+    stale: Annotated[
+        bool, typer.Option("--stale/--no-stale", help="Serve what is held while the server can't be reached.")
+    ] = True,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds to connect in, and that each answer and batch of the server may take.")
+    ] = 10.0,
+    checksum: Checksum = None,
+    tls_roots: TlsRoots = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
+    Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line."""
+    uris = at or ["shm:"]
+    memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
+    stop = threading.Event()
+    # Set before the URI is printed: a program that reads the URI may stop the relay at once.
+    on_end(lambda *_: stop.set())
+    with reported():
+        for uri in upstream:
+            refuse_remote_handle(uri)
+        tls = tls_of([*upstream, *uris], tls_certificate, tls_key, roots=tls_roots)
+        check_checksum(upstream, checksum)
+        try:
+            made = xd.relay(
+                upstream,
+                uris,
+                max_memory=memory,
+                max_age=max_age,
+                stale=stale,
+                timeout=timeout,
+                token=token_of([*upstream, *uris]),
+                login=login_of(upstream),
+                checksum=checksum,
+                tls=tls,
+            )
+        except xd.NotFoundError as error:
+            # No server is there, as of the commands that connect; or the folder of a socket to listen at.
+            raise xd.ConnectionError(str(error)) from None
+        with made:
+            for one in made.uris:
+                print(one, flush=True)
+            if sys.stderr.isatty():
+                print(f"Ctrl-C ends it. From another shell: crossdock ls {made.uri}", file=sys.stderr)
+            # Wakes regularly, so that log lines of the relay's threads are delivered.
+            while not stop.wait(0.5):
+                pass
