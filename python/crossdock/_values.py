@@ -73,6 +73,15 @@ def _cut(text: str) -> str:
     return safe if len(safe) <= _MOST_OF_A_CELL else safe[: _MOST_OF_A_CELL - 1] + "…"
 
 
+def text_of(column: Column, index: int) -> str:
+    """Returns an element as a text, whole but for nanoseconds."""
+    try:
+        value = column[index]
+    except ValueError:
+        value = column._shown(index)
+    return "null" if value is None else str(value)
+
+
 def cell(column: Column, index: int) -> str:
     """Returns an element as a short text of one line."""
     value = column._shown(index)

@@ -105,7 +105,7 @@ std::string summary(const PyRecordBatch& self) {
 }
 
 /// Sets mp_subscript instead of a method __getitem__, which would make the object look like a sequence.
-PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(column_at)}, {0, nullptr}};
+PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(batch_item)}, {0, nullptr}};
 
 }  // namespace
 

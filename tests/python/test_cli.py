@@ -25,7 +25,7 @@ from tests.terminal import on_a_terminal
 
 import crossdock as xd
 from crossdock._names import parsed_name, shown_name
-from crossdock.cli import get, output, reporting
+from crossdock.cli import output, reporting, writing
 
 TABLE = pa.table({"n": pa.array([1, 2, None], pa.int64()), "s": ["a", "b[c]", None]})
 # pyarrow makes a pipe for Ctrl-C with the first CSV that it reads, and keeps it.
@@ -269,7 +269,8 @@ def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
     target = tmp_path / "out.csv"
     target.write_text("what stood there before")
     batches = [xd.RecordBatch(batch) for batch in TABLE.to_batches()]
-    inside = {function.__code__ for function in (get._write, get._open, output.pyarrow_for)}
+    steps = (writing.write_file, writing.write_to, writing.open_sink, output.pyarrow_for)
+    inside = {step.__code__ for step in steps}
     for at in itertools.count():
         left = at
 
@@ -289,7 +290,7 @@ def test_an_interrupt_anywhere_leaves_no_file(tmp_path):
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            get._write(target, batches[0].schema, batches)
+            writing.write_file(target, batches[0].schema, batches)
         except KeyboardInterrupt:
             pass
         finally:

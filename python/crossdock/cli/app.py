@@ -18,7 +18,6 @@ app = typer.Typer(
     epilog=TOKEN + EXIT_CODES,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -60,7 +60,15 @@ def _made_by(target: str, thing: object, error: TypeError) -> str | None:
     return None
 
 
-@app.command(short_help="Checks how an object exports its data.", epilog=EXIT_CODES)
+_EXAMPLES = """Examples:
+
+crossdock check numpy:arange(3)
+
+crossdock check 'my_library:lambda: Array(3)' --protocol dlpack
+"""
+
+
+@app.command(short_help="Checks how an object exports its data.", epilog=_EXAMPLES + EXIT_CODES)
 def check(
     target: Annotated[
         str,

@@ -14,8 +14,13 @@ from crossdock.cli.layout import terminal_width, wrapped
 from crossdock.cli.output import print_left_out, print_table, size
 from crossdock.cli.reporting import reported
 
+_EXAMPLES = """Examples:
 
-@app.command(short_help="Lists drivers, their devices, and networks.", epilog=EXIT_CODES)
+crossdock devices --json
+"""
+
+
+@app.command(short_help="Lists drivers, their devices, and networks.", epilog=_EXAMPLES + EXIT_CODES)
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
-from crossdock.cli import inspection
+from crossdock.cli import completion, inspection
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.options import (
@@ -23,13 +23,21 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.reporting import reported
 
+_EXAMPLES = """Examples:
 
-@app.command(short_help="Shows what is in a file, or what a server sends.", epilog=TOKEN + EXIT_CODES)
+crossdock inspect flights.arrow --buffers
+
+crossdock inspect shm:flights flights --wire
+"""
+
+
+@app.command(short_help="Shows what is in a file, or what a server sends.", epilog=_EXAMPLES + TOKEN + EXIT_CODES)
 def inspect(
     target: Annotated[
         str,
         typer.Argument(
             metavar="URI|FILE",
+            autocompletion=completion.uris,
             help="A server, or an Arrow IPC file or stream file. A file whose name looks like a URI: './name:of'.",
             show_default=False,
         ),
@@ -37,7 +45,9 @@ def inspect(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="Of a server: the table or tensors to look at; else all of them, without batches."
+            metavar="NAME",
+            autocompletion=completion.names,
+            help="Of a server: the table or tensors to look at; else all of them, without batches.",
         ),
     ] = None,
     buffers: Annotated[bool, typer.Option("--buffers", help="Show each buffer: kind, size, where it is.")] = False,

@@ -10,7 +10,7 @@ import typer
 import crossdock as xd
 from crossdock import _native
 from crossdock._names import shown_name
-from crossdock.cli import inspection, tensor_output
+from crossdock.cli import completion, inspection, tensor_output
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.options import Checksum, TlsCertificate, TlsKey, TlsRoots, connected, refuse_remote_handle, tls_of
@@ -45,12 +45,23 @@ def _list_servers(timeout: float, as_json: bool) -> None:
         print("No server of this user listens at a name; `crossdock serve FILE` starts one.", file=sys.stderr)
 
 
-@app.command(short_help="Lists the tables and tensors of a server, or your servers.", epilog=TOKEN + EXIT_CODES)
+_EXAMPLES = """Examples:
+
+crossdock ls
+
+crossdock ls tcp://host:7700 --json
+"""
+
+
+@app.command(
+    short_help="Lists the tables and tensors of a server, or your servers.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+)
 def ls(
     uri: Annotated[
         str | None,
         typer.Argument(
             metavar="URI",
+            autocompletion=completion.uris,
             help="As `crossdock serve` printed it. Else: all of your servers that have a name.",
             show_default=False,
         ),

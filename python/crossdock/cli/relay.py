@@ -26,8 +26,13 @@ from crossdock.cli.options import (
 from crossdock.cli.reporting import reported
 from crossdock.cli.signals import on_end
 
+_EXAMPLES = """Examples:
 
-@app.command(short_help="Fetches tables once for all processes of this machine.", epilog=TOKEN + EXIT_CODES)
+crossdock relay tcp://host:7700 --at shm:flights --max-memory 8G
+"""
+
+
+@app.command(short_help="Fetches tables once for all processes of this machine.", epilog=_EXAMPLES + TOKEN + EXIT_CODES)
 def relay(
     upstream: Annotated[
         list[str],

@@ -117,7 +117,17 @@ def _server_at_a_name(table: str | bytes, checksum: bool | None, flight: str | N
     raise xd.ConnectionError(f"shm:{name} and all of its numbers are in use: choose a name with --uri shm:NAME")
 
 
-@app.command(short_help="Serves the tables in files, until Ctrl-C.", epilog=TOKEN + EXIT_CODES)
+_EXAMPLES = """Examples:
+
+crossdock serve flights.arrow
+
+crossdock serve flights.parquet planes.csv --uri tcp://*:7700 --uri shm:data
+
+crossdock serve flights.arrow --flight 'grpc://*:8815'
+"""
+
+
+@app.command(short_help="Serves the tables in files, until Ctrl-C.", epilog=_EXAMPLES + TOKEN + EXIT_CODES)
 def serve(
     files: Annotated[
         list[Path],

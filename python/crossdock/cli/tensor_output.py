@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -87,11 +88,18 @@ def show(tensors: dict[tuple[str, ...], _native.Tensor], print_json: Callable[[A
         print(line)
 
 
-def get(client: Client, entry: _native.CatalogEntry, output: Path | None, timeout: float) -> None:
-    """Gets tensors: writes one to a file, or says what they are and shows the values of a single one."""
+def get(
+    client: Client, entry: _native.CatalogEntry, output: Path | None, timeout: float, as_json: bool = False
+) -> None:
+    """Gets tensors: writes one to a file, or says what they are and shows the values of a single one. As JSON, an
+    object for each, with its values."""
     start = time.monotonic()
     tensors = received(client, entry, timeout)
     seconds = max(time.monotonic() - start, 1e-6)
+    if as_json:
+        for path, tensor in tensors.items():
+            print(json.dumps({**about(path, tensor), "values": _json_values(tensor)}), flush=True)
+        return
     size = sum(tensor.nbytes for tensor in tensors.values())
     what = content_text(entry) if entry.kind == "tensor" else f"{len(tensors):,} tensors"
     said = f"{shown(shown_name(entry.name))}: {shown(what)}, {size:,} bytes, {seconds:.3f} s"
@@ -106,6 +114,19 @@ def get(client: Client, entry: _native.CatalogEntry, output: Path | None, timeou
         _print_values(tensors[()])
     else:
         show(tensors, None)
+
+
+def _json_values(tensor: _native.Tensor) -> Any:
+    """Returns the elements as nested lists of what JSON has: null for NaN and infinities, texts for other types."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        if isinstance(value, float):
+            return value if math.isfinite(value) else None
+        return value if isinstance(value, (int, str)) else str(value)
+
+    return plain(tensor.tolist())
 
 
 def _numpy() -> Any:

@@ -12,6 +12,7 @@
 #include "../errors.h"
 #include "../text.h"
 #include "../types.h"
+#include "array/slice.h"
 #include "core/text.h"
 #include "crossdock/array/column_view.h"
 #include "crossdock/core/error.h"
@@ -235,7 +236,7 @@ std::size_t index_in(const array::Schema& schema, PyObject* key) {
     return found;
   }
   if (PyIndex_Check(key) == 0 || PyBool_Check(key) != 0) {
-    throw_type_error(nb::handle(key), "a batch is indexed by the name or the index of a column");
+    throw_type_error(nb::handle(key), "a batch is indexed by the name or the index of a column, or by a slice of rows");
   }
   const Py_ssize_t given = PyNumber_AsSsize_t(key, PyExc_IndexError);
   if (given == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -244,6 +245,17 @@ std::size_t index_in(const array::Schema& schema, PyObject* key) {
     throw_python(PyExc_IndexError, "there is no column %zd: the batch has %zu", given, fields.size());
   }
   return static_cast<std::size_t>(index);
+}
+
+/// batch[a:b]: a batch of these rows.
+PyObject* rows_in(const RecordBatch& batch, PyObject* key) {
+  Py_ssize_t start = 0;
+  Py_ssize_t stop = 0;
+  Py_ssize_t step = 0;
+  if (PySlice_Unpack(key, &start, &stop, &step) != 0) throw nb::python_error();
+  const Py_ssize_t count = PySlice_AdjustIndices(batch.num_rows, &start, &stop, step);
+  if (step != 1) throw_python(PyExc_ValueError, "a slice of a batch has step 1, as Arrow has no strides");
+  return nb::cast(PyRecordBatch{array::slice_rows(batch, start, count)}).release().ptr();
 }
 
 }  // namespace
@@ -267,9 +279,10 @@ nb::object column_of(RecordBatch&& batch) {
   return nb::steal(made);
 }
 
-PyObject* column_at(PyObject* batch, PyObject* key) noexcept {
+PyObject* batch_item(PyObject* batch, PyObject* key) noexcept {
   return guarded([&] {
     const RecordBatch& of = batch_in(batch);
+    if (PySlice_Check(key) != 0) return rows_in(of, key);
     const std::size_t index = index_in(*of.schema, key);
     return new_column(batch, index, 0, of.num_rows);
   });
@@ -282,12 +295,7 @@ RecordBatch batch_of(const PyColumn& column) {
     const auto schema = std::make_shared<array::Schema>(std::vector<array::Field>{field_of(column)});
     one = array::select_columns(batch, schema, {static_cast<int>(column.column)});
   }
-  if (column.length == one.num_rows) return one;
-  array::Node& node = one.nodes[0];
-  node.offset += column.start;
-  node.length = one.num_rows = column.length;
-  if (node.null_count != 0) node.null_count = -1;
-  return one;
+  return column.length == one.num_rows ? one : array::slice_rows(std::move(one), column.start, column.length);
 }
 
 void bind_column(nb::module_& module) {

@@ -36,9 +36,10 @@ class ColumnObject : public nanobind::object {
 PyObject* new_column(PyObject* batch, std::size_t column, std::int64_t start, std::int64_t length) noexcept;
 /// Makes a Column of the first column of a batch. Throws nb::python_error.
 nanobind::object column_of(array::RecordBatch&& batch);
-/// batch[key]: a Column by its index or name. Returns null with the Python error set: IndexError, NotFoundError,
-/// InvalidArgumentError for a name that several columns have, TypeError.
-PyObject* column_at(PyObject* batch, PyObject* key) noexcept;
+/// batch[key]: a Column by its index or name, or a RecordBatch of a slice of rows. Returns null with the Python error
+/// set: IndexError, NotFoundError, InvalidArgumentError for a name that several columns have, ValueError for a step,
+/// TypeError.
+PyObject* batch_item(PyObject* batch, PyObject* key) noexcept;
 
 /// Returns the elements as a batch of one column, without a copy. Makes a schema: for calls that aren't hot.
 array::RecordBatch batch_of(const PyColumn& column);
