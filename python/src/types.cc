@@ -201,6 +201,24 @@ void bind_types(nb::module_& module) {
           "Returns the rows as dicts from names to Python objects, as Column[i] returns them. Raises "
           "UnsupportedTypeError if two columns have one name.")
       .def(
+          "__dataframe__",
+          [](nb::handle self, nb::handle /*nan_as_null*/, nb::handle /*allow_copy*/) {
+            return nb::module_::import_("crossdock._dataframe").attr("DataFrame")(self);
+          },
+          "nan_as_null"_a = false, "allow_copy"_a = true,
+          "Returns the batch for the dataframe interchange protocol, without a copy: numbers, bool, text, dates and "
+          "dictionaries on the host. Consumers should prefer Arrow's protocols, which have all types.")
+      .def(
+          "_select",
+          [](const PyRecordBatch& self, const std::vector<int>& indices) {
+            std::vector<array::Field> fields;
+            for (const int index : indices) fields.push_back(self.batch.schema->fields().at(index));
+            return PyRecordBatch{array::select_columns(
+                self.batch, std::make_shared<array::Schema>(std::move(fields), self.batch.schema->metadata()),
+                indices)};
+          },
+          "indices"_a)
+      .def(
           "to_pydict",
           [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("columns_of")(self); },
           "Returns a dict from each column's name to a list of its elements, as to_pylist().")

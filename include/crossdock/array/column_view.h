@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "crossdock/array/record_batch.h"
@@ -45,6 +46,11 @@ class CROSSDOCK_EXPORT ColumnView {
   /// True if the elements are indices of values().
   bool is_dictionary() const noexcept { return layout_->dictionary_slot >= 0; }
   std::int64_t length() const noexcept { return length_; }
+  /// The buffers of the column's own node, of a view type also its variadic ones, and the place in them of element 0.
+  std::span<const BufferView> buffers() const noexcept {
+    return std::span(batch_->buffers).subspan(first_buffer_, layout_->type.n_buffers + n_variadic_);
+  }
+  std::int64_t offset() const noexcept { return offset_; }
   /// Returns the elements from `start` on. Throws InvalidArgumentError if they aren't all there.
   ColumnView slice(std::int64_t start, std::int64_t length) const;
 

@@ -152,7 +152,35 @@ PyObject* shown_element(PyObject* self, PyObject* index) noexcept {
   return guarded([&] { return value_of(view_of(column_in(self)), at, Use::kText); });
 }
 
+/// For _dataframe.py: (format of the elements, or of the indices; offset; address and size of each buffer). The buffers
+/// of nested types are those of the node alone.
+PyObject* buffers(PyObject* self, PyObject*) noexcept {
+  return guarded([&] {
+    const ColumnView view = view_of(column_in(self));
+    nb::list places;
+    for (const array::BufferView& one : view.buffers()) {
+      places.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(one.data), one.size));
+    }
+    array::Field plain;
+    plain.type = view.field().type;
+    plain.children = view.field().children;
+    ArrowSchema exported;
+    array::export_field(plain, &exported);
+    const nb::str form = displayed(exported.format);
+    exported.release(&exported);
+    return nb::make_tuple(form, view.offset(), places).release().ptr();
+  });
+}
+
+PyObject* ordered(PyObject* self, void*) noexcept {
+  return guarded([&] { return PyBool_FromLong(field_of(column_in(self)).dictionary_ordered ? 1 : 0); });
+}
+
+PyObject* index_in_batch(PyObject* self, void*) noexcept { return PyLong_FromSize_t(column_in(self).column); }
+
 PyGetSetDef attributes[] = {
+    {"_ordered", ordered, nullptr, nullptr, nullptr},
+    {"_index", index_in_batch, nullptr, nullptr, nullptr},
     {"name", name, nullptr, "The name of the column.", nullptr},
     {"type", type, nullptr, "The Arrow type, as a text: \"int64\", \"timestamp[us, UTC]\".", nullptr},
     {"null_count", null_count, nullptr,
@@ -177,6 +205,7 @@ PyMethodDef methods[] = {
     {"to_pylist", to_pylist, METH_NOARGS,
      "to_pylist($self, /)\n--\n\nReturns all elements as a list of Python objects, as column[i] returns each."},
     {"_shown", shown_element, METH_O, nullptr},
+    {"_buffers", buffers, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
 PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, sizeof(PyObject), READONLY, nullptr},
