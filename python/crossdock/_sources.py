@@ -18,6 +18,11 @@ def is_array(source: object) -> bool:
     return any(hasattr(source, method) for method in _ARRAYS)
 
 
+def is_tensor(source: object) -> bool:
+    """Returns whether an object is a Tensor or of a class with `Exports`: an array that may have Arrow methods, too."""
+    return isinstance(source, _native.Tensor) or hasattr(type(source), "__crossdock_array__")
+
+
 _OTHER_ARRAYS = (
     "__dlpack__",
     "__array_interface__",
@@ -29,7 +34,7 @@ _OTHER_ARRAYS = (
 
 def _is_other_array(source: object) -> bool:
     """Returns whether an object is an array of a protocol without tables: one that asarray() takes."""
-    if isinstance(source, _native.Tensor):  # has Arrow methods, but is no table
+    if is_tensor(source):
         return True
     if isinstance(source, type):
         return False
@@ -62,10 +67,10 @@ def refuse_sparse(source: object) -> None:
 
 
 def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
-    """The same as `kind()`, for what takes batches alone: a Tensor is a column of them. Raises UnsupportedTypeError for
-    other arrays and for mappings."""
+    """The same as `kind()`, for what takes batches alone: a Tensor may be a column of them. Raises UnsupportedTypeError
+    for other arrays and for mappings."""
     found = kind(source)
-    if found == "tensor" and isinstance(source, _native.Tensor):
+    if found == "tensor" and is_tensor(source) and is_array(source):
         return "arrow"
     if found == "tensor" or found == "tensors":
         raise UnsupportedTypeError(
@@ -92,7 +97,7 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
     # A class also has the methods of its instances, but it is a callable.
     is_class = isinstance(source, type)
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
-    if is_arrow and not isinstance(source, _native.Tensor):
+    if is_arrow and not is_tensor(source):
         return "arrow"
     if isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
         if isinstance(source, (list, tuple)) and source and isinstance(source[0], Mapping):

@@ -126,3 +126,9 @@ class Table:
     def __repr__(self) -> str:
         chosen = "" if self._columns is None else f", columns={self._columns!r}"
         return f"<crossdock.Table {self._name!r}{chosen}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks. Asks the server for nothing."""
+        from crossdock import _html
+
+        return _html.of_table(self)

@@ -318,6 +318,7 @@ void bind_reader(nb::module_& module) {
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_reader"); })
       .def("__repr__", [](const PyReader& self) {
         return std::string("<crossdock.RecordBatchReader: ") + std::to_string(self.schema()->fields().size()) +
                " columns, " + self.state() + ">";

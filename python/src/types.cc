@@ -35,6 +35,27 @@ nb::list names(const PySchema& self) {
   return result;
 }
 
+/// Returns the names and types of the first `count` top-level fields, as pairs.
+nb::list first_fields(const PySchema& self, std::size_t count) {
+  nb::list result;
+  for (const array::Field& field : self.schema->fields()) {
+    if (result.size() == count) break;
+    std::string type = array::type_name(field.type);
+    if (field.dictionary) type = "dictionary[" + type + " -> " + array::type_name(field.dictionary->type) + "]";
+    result.append(nb::make_tuple(displayed(field.name), displayed(type)));
+  }
+  return result;
+}
+
+/// Returns true if nothing is pending on the memory. False if work on it has failed.
+bool is_ready(const PyRecordBatch& self) {
+  try {
+    return self.batch.ready();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Returns the bytes of a str (as UTF-8) or bytes object.
 std::string bytes_of(nb::handle object) {
   if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
@@ -123,6 +144,10 @@ nb::dict dict_of(const array::Metadata& metadata) {
   return result;
 }
 
+nb::object html_of(nb::handle object, const char* function) {
+  return nb::module_::import_("crossdock._html").attr(function)(object);
+}
+
 void bind_types(nb::module_& module) {
   nb::class_<PySchema>(module, "Schema", "The fields of the batches of a stream, in order. Immutable.")
       .def_prop_ro("names", names, "The names of the top-level fields.")
@@ -142,6 +167,8 @@ void bind_types(nb::module_& module) {
              return nb::str("<crossdock.Schema: {} fields>\n{}")
                  .format(self.schema->fields().size(), displayed(self.schema->to_string()));
            })
+      .def("_first_fields", first_fields, "count"_a)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_schema"); })
       .def("__arrow_c_schema__", [](const PySchema& self) { return schema_capsule(*self.schema); });
 
   nb::class_<PyRecordBatch>(module, "RecordBatch",
@@ -187,6 +214,8 @@ void bind_types(nb::module_& module) {
           },
           "Raises TypeError, which says what to call.")
       .def("__repr__", batch_repr)
+      .def_prop_ro("_ready", is_ready)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_batch"); })
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(
           "__arrow_c_array__",

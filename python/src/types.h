@@ -30,4 +30,7 @@ nanobind::dict dict_of(const array::Metadata& metadata);
 
 void bind_types(nanobind::module_& module);
 
+/// Returns an object as HTML, by the function of that name of crossdock._html, which is imported when it is first used.
+nanobind::object html_of(nanobind::handle object, const char* function);
+
 }  // namespace crossdock::python

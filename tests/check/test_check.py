@@ -95,6 +95,14 @@ def test_the_pages_example_runs(capsys):
         names["report"].raise_if_failed()
 
 
+def test_the_pages_class_with_every_protocol():
+    page = (ROOT / "docs" / "check.md").read_text()
+    (block,) = [one for one in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if "Exports" in one]
+    names: dict[str, Any] = {"__name__": "samples"}
+    exec(block, names)
+    assert xd.asarray(names["Samples"](4)).shape == (4, 2)
+
+
 def test_the_page_has_every_protocol():
     page = (ROOT / "docs" / "check.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| ([^|]+) \|$", page, re.MULTILINE)

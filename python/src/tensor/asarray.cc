@@ -101,6 +101,15 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
+/// Imports what an instance of a class derived from crossdock.Exports describes, as its exports do. Returns false for
+/// other objects.
+bool tensor_from_description(PyObject* object, Tensor* out) {
+  if (_PyType_Lookup(Py_TYPE(object), names::__crossdock_array__()) == nullptr) return false;
+  const nb::object described = nb::module_::import_("crossdock._exports").attr("described")(nb::handle(object));
+  *out = tensor_of(described.ptr());
+  return true;
+}
+
 /// Arguments of asarray(), from_dlpack() and the like. Borrowed; null or None if not given.
 struct Options {
   PyObject* device = nullptr;
@@ -324,6 +333,8 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
+  // Before Arrow, which has no writable memory.
+  if (tensor_from_description(object, out)) return;
   // Before DLPack: Arrow data is read-only, and some producers don't say so in DLPack.
   if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, false, out)) return;
   // Before DLPack: the SYCL interface names the queue.
