@@ -24,6 +24,7 @@ _ROWS = 10  # of a batch
 _COLUMNS = 20  # of a batch
 _LINES = 50  # of other tables: the fields of a schema, for example
 _LONGEST = 80  # characters of one text
+_VALUE = 40  # characters of one value, and of the name above it
 _NESTED = 3  # the levels of a nested value, and the values that are shown of a list
 
 _CELL = (
@@ -35,7 +36,8 @@ _SMALL = "opacity:0.7;font-weight:normal"
 
 def _text(text: object, limit: int = _LONGEST) -> str:
     """A foreign text: on one line, cut, and escaped."""
-    return escape(shown(str(text), limit))
+    text = str(text)
+    return escape(shown(text[:limit])) + ("…" if len(text) > limit else "")
 
 
 def _counted(count: int, what: str) -> str:
@@ -49,12 +51,14 @@ def _cells(tag: str, cells: Iterable[str], right: Sequence[bool]) -> str:
     )
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool] | None = None) -> str:
-    """A table of cells that are HTML already."""
+def _table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool] | None = None, more: str = ""
+) -> str:
+    """A table of cells that are HTML already. `right`: the columns of numbers; `more`: of its style."""
     right = right or [False] * len(header)
     head = f"<thead><tr>{_cells('th', header, right)}</tr></thead>" if any(header) else ""
     body = "".join(f"<tr style='background:transparent'>{_cells('td', row, right)}</tr>" for row in rows)
-    return f'<table style="{_TABLE}">{head}<tbody>{body}</tbody></table>'
+    return f'<table style="{_TABLE}{more}">{head}<tbody>{body}</tbody></table>'
 
 
 def _properties(rows: dict[str, object | None]) -> str:
@@ -64,7 +68,7 @@ def _properties(rows: dict[str, object | None]) -> str:
 
 def _page(name: str, about: str, *parts: str) -> str:
     more = f' <span style="{_SMALL}">{about}</span>' if about else ""
-    return f"<div><div><b>crossdock.{name}</b>{more}</div>{''.join(parts)}</div>"
+    return f"<div style='overflow-x:auto;max-width:100%'><div><b>crossdock.{name}</b>{more}</div>{''.join(parts)}</div>"
 
 
 def _note(text: str) -> str:
@@ -81,10 +85,8 @@ def _left_out(count: int, what: str) -> str:
 def _bytes(value: Any) -> str:
     """The beginning of a text or of bytes: the whole may be as large as memory."""
     buffer = value.as_buffer()
-    begins = buffer.slice(0, min(buffer.size, 4 * _LONGEST)).to_pybytes()
-    is_text = "string" in str(value.type)
-    text = begins.decode(errors="replace") if is_text else f"0x{begins[: _LONGEST // 2].hex()}"
-    return text if is_text and buffer.size <= len(begins) else f"{text[:_LONGEST]}… ({_counted(buffer.size, 'byte')})"
+    begins = buffer.slice(0, min(buffer.size, 4 * (_VALUE + 1))).to_pybytes()
+    return begins.decode(errors="replace") if "string" in str(value.type) else f"0x{begins.hex()}"
 
 
 def _several(values: Iterable[str], count: int) -> str:
@@ -103,7 +105,7 @@ def _value(value: Any, depth: int = 0) -> str:
     if kind in ("DictionaryScalar", "ExtensionScalar", "UnionScalar", "RunEndEncodedScalar"):
         return _value(value.value, depth)
     if kind == "StructScalar":
-        names = [value.type.field(i).name[:_LONGEST] for i in range(min(_NESTED, value.type.num_fields))]
+        names = [value.type.field(i).name[:_VALUE] for i in range(min(_NESTED, value.type.num_fields))]
         fields = (f"{name}: {_value(value[i], depth + 1)}" for i, name in enumerate(names))
         return f"{{{_several(fields, value.type.num_fields)}}}"
     if hasattr(value, "values"):  # lists, and maps, whose entries are structs
@@ -116,7 +118,7 @@ def _value(value: Any, depth: int = 0) -> str:
 
 
 def _rows(batch: RecordBatch, columns: int, rows: int) -> list[list[str]] | None:
-    """The first values of a batch as text: row by row. None without pyarrow, and for memory that isn't the host's."""
+    """The first values of a batch as texts of any length: row by row. None without pyarrow, and of a device's memory."""
     if batch.device.type != "cpu" or not batch._ready:
         return None
     try:
@@ -152,9 +154,13 @@ def of_batch(batch: RecordBatch) -> str:
     if rows is None:
         return _page("RecordBatch", about, _fields(batch.schema))
     fields = batch.schema._first_fields(_COLUMNS)
-    header = [f'{_text(name, 40)}<br><span style="{_SMALL}">{_text(kind, 40)}</span>' for name, kind in fields]
+    header = [f'{_text(name, _VALUE)}<br><span style="{_SMALL}">{_text(kind, _VALUE)}</span>' for name, kind in fields]
     numbers = [kind.startswith(("int", "uint", "float", "decimal")) for _, kind in fields]
-    table = _table(header, ([_text(one) for one in row] for row in rows), numbers) if fields else ""
+    table = (
+        _table(header, ([_text(one, _VALUE) for one in row] for row in rows), numbers, ";white-space:nowrap")
+        if fields
+        else ""
+    )
     return _page(
         "RecordBatch",
         about,

@@ -91,16 +91,17 @@ def test_without_rows_and_without_columns():
 
 VALUES: list[tuple[pa.Array, str]] = [
     (pa.array([1.5]), "1.5"),
+    (pa.array([b"\xff" * 1_000_000]), "0x" + "f" * 38 + "…"),
     (pa.array([True]), "True"),
     (pa.array([decimal.Decimal("1.50")]), "1.50"),
     (pa.array([datetime.date(2026, 1, 2)]), "2026-01-02"),
     (pa.array([1 << 62], pa.timestamp("s")), str(1 << 62)),
     (pa.array([0], pa.timestamp("s", tz="Nowhere/At_all")), "0"),
-    (pa.array([b"\0\xff"]), "0x00ff… (2 bytes)"),
-    (pa.array([b"abc"], pa.binary(3)), "0x616263… (3 bytes)"),
+    (pa.array([b"\0\xff"]), "0x00ff"),
+    (pa.array([b"abc"], pa.binary(3)), "0x616263"),
     (pa.array(["text"], pa.large_string()), "text"),
     (pa.array(["text"], pa.string_view()), "text"),
-    (pa.array(["é" * 1_000_000]), "é" * 80 + "… (2,000,000 bytes)"),
+    (pa.array(["é" * 1_000_000]), "é" * 40 + "…"),
     (pa.array([[1, None]]), "[1, null]"),
     (pa.array([[*range(1_000_000)]]), "[0, 1, 2, … (1,000,000)]"),
     (pa.array([[[[[1]]]]]), "[[[…]]]"),
@@ -124,7 +125,7 @@ VALUES: list[tuple[pa.Array, str]] = [
 )
 def test_values(array, text):
     (row,) = page(xd.RecordBatch(pa.record_batch([array], ["c"]))).cells[1:]
-    assert row[0] in (text, f"{text[:80]}... ({len(text):,} characters)")
+    assert row[0] == text
 
 
 def test_foreign_texts_are_escaped_and_cut():
@@ -138,7 +139,7 @@ def test_foreign_texts_are_escaped_and_cut():
     batch = xd.RecordBatch(pa.RecordBatch.from_pylist([row], schema))
     for thing in (batch, batch.schema, xd.RecordBatchReader(batch)):
         shown = page(thing)
-        assert "<script>alert('x')</script>\"&\\u202e\\x1b[31m\\n" in shown.text or "alert" in shown.text
+        assert "<script>alert('x')</script>\"&\\u202e\\" in shown.text
         assert "x" * 81 not in shown.text
         assert len(thing._repr_html_()) < 10_000
 
