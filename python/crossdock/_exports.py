@@ -96,26 +96,22 @@ def described(thing: Any) -> Tensor:
         _under_way.ids.discard(id(thing))
 
 
-def _kept(thing: Any) -> Tensor:
-    """Returns the description for a protocol of which the consumer keeps the object alone."""
+def _dictionary(thing: object, attribute: str) -> dict[str, Any]:
+    """Returns the dictionary of an array interface, whose consumer keeps the object alone."""
     tensor = described(thing)
+    try:
+        dictionary: dict[str, Any] = getattr(tensor, attribute)
+    except AttributeError as error:
+        raise AttributeError(f"{_name(thing)}: {error}", name=attribute, obj=thing) from None
+    except Error as error:
+        raise _renamed(error, thing) from error
     # Memory that is made for each call can't be at one address twice, while the first is alive.
     if sys.getrefcount(tensor) <= 2 and tensor.pointer != described(thing).pointer:
         raise InvalidDataError(
             f"{_name(thing)}.__crossdock_array__() describes other memory each time, which a consumer of this protocol "
             "doesn't keep: make the array once, and keep it in the object"
         )
-    return tensor
-
-
-def _dictionary(thing: object, attribute: str) -> dict[str, Any]:
-    tensor = _kept(thing)
-    try:
-        return getattr(tensor, attribute)  # type: ignore[no-any-return]
-    except AttributeError as error:
-        raise AttributeError(f"{_name(thing)}: {error}", name=attribute, obj=thing) from None
-    except Error as error:
-        raise _renamed(error, thing) from error
+    return dictionary
 
 
 def _call(thing: object, tensor: Tensor, method: str, /, *arguments: Any, **keywords: Any) -> Any:

@@ -118,7 +118,7 @@ def _value(value: Any, depth: int = 0) -> str:
 
 
 def _rows(batch: RecordBatch, columns: int, rows: int) -> list[list[str]] | None:
-    """The first values of a batch as texts of any length: row by row. None without pyarrow, and of a device's memory."""
+    """The first values of a batch as texts of any length: row by row. None without pyarrow, and of a device."""
     if batch.device.type != "cpu" or not batch._ready:
         return None
     try:

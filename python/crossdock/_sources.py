@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -80,10 +81,17 @@ def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
     return found
 
 
+def _is_file(thing: object) -> bool:
+    """Returns whether an object is a path, or a file that is open or can be opened."""
+    return isinstance(thing, (str, os.PathLike)) or hasattr(thing, "read") or hasattr(thing, "open")
+
+
 def _help_for(source: object) -> str:
     """What to call instead, of an object that has something to give."""
     calls = [f"{name}()" for name in ("collect", "to_arrow", "to_arrow_table", "fetch_arrow_table", "to_reader")
              if callable(getattr(source, name, None))]  # fmt: skip
+    if not isinstance(source, type) and (hasattr(source, "read") or hasattr(source, "open")):
+        return ", an open file: give what pyarrow.ipc.open_file(file) or another reader makes of it"
     return f": give what its {' or '.join(calls)} returns" if calls and not isinstance(source, type) else ""
 
 
@@ -99,9 +107,14 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
     if is_arrow and not is_tensor(source):
         return "arrow"
-    if isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
+    is_iterator = isinstance(source, Iterator) and not is_class and not isinstance(source, io.IOBase)  # one of lines
+    if isinstance(source, (list, tuple)) or is_iterator:
         if isinstance(source, (list, tuple)) and source and isinstance(source[0], Mapping):
             raise UnsupportedTypeError("a list of dictionaries has rows, not batches: give pa.Table.from_pylist(rows)")
+        if isinstance(source, (list, tuple)) and source and _is_file(source[0]):
+            raise UnsupportedTypeError(
+                "a list of files isn't one table: give the path of their folder, or pyarrow.dataset.dataset(paths)"
+            )
         return "arrow"
     if isinstance(source, Mapping):
         return "tensors"

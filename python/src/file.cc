@@ -227,6 +227,7 @@ void bind_file(nb::module_& module) {
                                                                static_cast<Py_ssize_t>(self.path().size()))),
                     what);
       });
+  refuse_as_array(module.attr("FileReader"));
   module.def("write_file", write_file, "source"_a, "path"_a, "form"_a, "compression"_a.none(), "level"_a.none());
 }
 

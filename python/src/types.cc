@@ -144,6 +144,12 @@ nb::dict dict_of(const array::Metadata& metadata) {
   return result;
 }
 
+void refuse_as_array(nb::handle type) {
+  for (nb::handle method : nb::module_::import_("crossdock._columns").attr("METHODS")) {
+    nb::setattr(type, method.attr("__name__"), method);
+  }
+}
+
 nb::object html_of(nb::handle object, const char* function) {
   return nb::module_::import_("crossdock._html").attr(function)(object);
 }
@@ -206,13 +212,6 @@ void bind_types(nb::module_& module) {
           "The custom metadata of the message in which the batch was received or will be sent. The schema has its own "
           "metadata.")
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
-      .def(
-          "__array__",
-          [](const PyRecordBatch&, const nb::args&, const nb::kwargs&) -> nb::object {
-            throw nb::type_error(
-                "a batch has columns, and is no array: pyarrow.record_batch(batch) has them, and to_pandas()");
-          },
-          "Raises TypeError, which says what to call.")
       .def("__repr__", batch_repr)
       .def_prop_ro("_ready", is_ready)
       .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_batch"); })
@@ -241,6 +240,7 @@ void bind_types(nb::module_& module) {
           "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.\n\n"
           "requested_schema: as for __arrow_c_array__, but raises UnsupportedError if data of a device would have to "
           "be converted.");
+  refuse_as_array(module.attr("RecordBatch"));
 }
 
 }  // namespace crossdock::python

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -145,6 +148,60 @@ def test_it_isnt_taken_for_an_array_in_silence(client, take):
     batch = next(client.get("t"))
     with pytest.raises(TypeError, match=r"pyarrow\.record_batch\(batch\)"):
         np.asarray(batch)
+
+
+NO_ARRAYS: dict[str, tuple[Callable[[xd.Client, Path], Any], str]] = {
+    "batch": (lambda client, _: next(client.get("t")), r"asarray(pyarrow.record_batch(batch)"),
+    "reader": (lambda client, _: client.get("t"), r"asarray(pyarrow.table(reader)"),
+    "table": (lambda client, _: client.table("t"), r"asarray(table.to_arrow()"),
+    "file": (lambda _, path: xd.open(path), r"asarray(pyarrow.table(reader)"),
+}
+
+
+@pytest.mark.parametrize("name", NO_ARRAYS)
+def test_who_takes_it_for_one_array_is_told_what_to_call(client, tmp_path, name):
+    make, help_ = NO_ARRAYS[name]
+    xd.write(TABLE, tmp_path / "t.arrow")
+    thing = make(client, tmp_path / "t.arrow")
+    for take in (np.asarray, np.array, lambda thing: np.stack([thing])):
+        with pytest.raises(TypeError, match=re.escape(help_)):
+            take(thing)
+    takes = [np.from_dlpack, xd.from_dlpack]
+    torch = pytest.importorskip("torch")
+    for take in (*takes, torch.from_dlpack, torch.as_tensor):
+        with pytest.raises(BufferError, match=re.escape(help_)):
+            take(thing)
+    if name != "batch":  # which isn't iterable, so that pandas refuses it
+        with pytest.raises(TypeError, match=r"to_pandas\(\)"):
+            pd.DataFrame(thing)
+    table = pa.table(thing)
+    assert table.equals(TABLE), "nothing was consumed"
+
+
+@pytest.mark.parametrize("name", NO_ARRAYS)
+def test_the_calls_that_it_names_help(client, tmp_path, name):
+    pyarrow, crossdock = pa, xd
+    make, _ = NO_ARRAYS[name]
+    xd.write(TABLE, tmp_path / "t.arrow")
+    batch = reader = table = make(client, tmp_path / "t.arrow")
+    with pytest.raises(TypeError) as raised:
+        np.asarray(batch)
+    (call,) = re.findall(r"crossdock\.asarray\(.*\)$", str(raised.value))
+    names = {"pyarrow": pyarrow, "crossdock": crossdock, "batch": batch, "reader": reader, "table": table}
+    column = eval(call.replace('"name"', '"n"'), names)
+    assert column.tolist() == [*range(1000)]
+
+
+def test_a_table_of_one_column_is_an_array_for_us(server, client):
+    server.publish("one", TABLE.select(["x"]))
+    for thing in (client.table("one"), client.get("one"), next(client.get("one"))):
+        assert xd.asarray(thing).tolist() == TABLE["x"].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["batch", "reader", "table"])
+def test_the_checker_has_nothing_against_it(client, tmp_path, name):
+    report = xd.check(lambda: NO_ARRAYS[name][0](client, tmp_path))
+    assert report.ok, str(report)
 
 
 def test_the_versions_are_those_of_the_catalog(server, client):
