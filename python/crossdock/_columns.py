@@ -1,4 +1,6 @@
-"""What tables and batches answer to who takes them for one array: which call helps.
+"""What tables and batches answer to consumers that take them for one array: which call helps.
+
+They claim DLPack for that, and refuse each export with the error that DLPack asks for.
 
 Without these methods, NumPy and pandas would make one cell of a table, and torch would speak of a used capsule.
 """

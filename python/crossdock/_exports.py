@@ -44,8 +44,9 @@ def _name(thing: object) -> str:
 
 
 def _renamed(error: Exception, thing: object, place: str = "") -> Exception:
-    """The same error, with the name of the object's class."""
-    renamed = type(error)(f"{_name(thing)}{place}: {error}")
+    """The same error, with the name of the object's class. Classes of others may take other arguments."""
+    kind = type(error) if isinstance(error, Error) else TypeError if isinstance(error, TypeError) else BufferError
+    renamed = kind(f"{_name(thing)}{place}: {error}")
     if isinstance(error, OSError) and isinstance(renamed, OSError):
         renamed.errno = error.errno
     return renamed

@@ -93,28 +93,34 @@ def _several(values: Iterable[str], count: int) -> str:
     return ", ".join(values) + (f", … ({count:,})" if count > _NESTED else "")
 
 
-def _value(value: Any, depth: int = 0) -> str:
+def _value(pa: Any, value: Any, depth: int = 0) -> str:
     """A scalar of pyarrow's as text. Looks at the beginning of what is long."""
     if not value.is_valid:
         return "null"
     if depth == _NESTED:
         return "…"
-    kind = type(value).__name__
     if hasattr(value, "as_buffer"):
         return _bytes(value)
-    if kind in ("DictionaryScalar", "ExtensionScalar", "UnionScalar", "RunEndEncodedScalar"):
-        return _value(value.value, depth)
-    if kind == "StructScalar":
+    if isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.UnionScalar, pa.RunEndEncodedScalar)):
+        return _value(pa, value.value, depth)
+    if isinstance(value, pa.StructScalar):
         names = [value.type.field(i).name[:_VALUE] for i in range(min(_NESTED, value.type.num_fields))]
-        fields = (f"{name}: {_value(value[i], depth + 1)}" for i, name in enumerate(names))
+        fields = (f"{name}: {_value(pa, value[i], depth + 1)}" for i, name in enumerate(names))
         return f"{{{_several(fields, value.type.num_fields)}}}"
     if hasattr(value, "values"):  # lists, and maps, whose entries are structs
         values = value.values
-        return f"[{_several((_value(one, depth + 1) for one in values[:_NESTED]), len(values))}]"
+        return f"[{_several((_value(pa, one, depth + 1) for one in values[:_NESTED]), len(values))}]"
     try:
         return str(value.as_py())
     except Exception:  # times that Python hasn't got, and time zones that the system hasn't
         return str(getattr(value, "value", "…"))
+
+
+def _cell(pa: Any, value: Any) -> str:
+    try:
+        return _value(pa, value)
+    except Exception:  # the data is another process's: a name that isn't UTF-8, for example
+        return "…"
 
 
 def _rows(batch: RecordBatch, columns: int, rows: int) -> list[list[str]] | None:
@@ -125,10 +131,13 @@ def _rows(batch: RecordBatch, columns: int, rows: int) -> list[list[str]] | None
         import pyarrow
     except ImportError:
         return None
-    there = pyarrow.record_batch(batch)
+    try:
+        there = pyarrow.array(batch)  # a struct: pyarrow's own batch needs names that are UTF-8
+    except pyarrow.ArrowException:  # a type that this version of pyarrow hasn't got
+        return None
     return [
-        [_value(there.column(column)[row]) for column in range(min(columns, there.num_columns))]
-        for row in range(min(rows, there.num_rows))
+        [_cell(pyarrow, there.field(column)[row]) for column in range(min(columns, batch.num_columns))]
+        for row in range(min(rows, batch.num_rows))
     ]
 
 

@@ -317,3 +317,19 @@ def test_memory_of_the_file_system_is_served_and_read_back(tmp_path):
     ):
         assert client.tensor("x").tolist()[-1] == 999.0
     assert unmapped == [address]
+
+
+def test_a_dictionary_that_changes_while_it_is_read():
+    heap = Heap()
+    interface = heap.interface()
+
+    class Changes:
+        def __index__(self) -> int:
+            interface.update(data=(4096, True), typestr="|O8", strides=(1 << 40,))
+            return 3
+
+    interface["shape"] = (Changes(),)
+    tensor = xd.from_array_interface(interface, deleter=heap.free)
+    assert (tensor.pointer, tensor.readonly, tensor.tolist()) == (heap.address, False, [0, 0, 0])
+    del tensor
+    assert heap.freed == [heap.address]

@@ -105,6 +105,17 @@ VALUES: list[tuple[pa.Array, str]] = [
     (pa.array([[1, None]]), "[1, null]"),
     (pa.array([[*range(1_000_000)]]), "[0, 1, 2, … (1,000,000)]"),
     (pa.array([[[[[1]]]]]), "[[[…]]]"),
+    (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), "[1, 2]"),
+    (pa.array([[1]], pa.large_list(pa.int8())), "[1]"),
+    (pa.array([[1]], pa.list_view(pa.int8())), "[1]"),
+    (pa.array([[1]], pa.large_list_view(pa.int8())), "[1]"),
+    (pa.array([[None]], pa.list_(pa.null())), "[null]"),
+    (pa.array([b"ab"], pa.binary_view()), "0x6162"),
+    (pa.array([pa.MonthDayNano([1, 2, 3])]), "MonthDayNano(months=1, days=2, nanosecon…"),
+    (pa.array([datetime.time(1, 2)], pa.time64("ns")), "01:02:00"),
+    (pa.array([1.5], pa.float16()), "1.5"),
+    (pa.array([None], pa.dictionary(pa.int8(), pa.string())), "null"),
+    (pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array(["u"])]), "u"),
     (pa.array([{"a": 1, "b": "x"}]), "{a: 1, b: x}"),
     (pa.array([{f"f{i}": i for i in range(100)}]), "{f0: 0, f1: 1, f2: 2, … (100)}"),
     (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "[{key: k, value: 1}]"),
@@ -115,7 +126,7 @@ VALUES: list[tuple[pa.Array, str]] = [
     (pa.RunEndEncodedArray.from_arrays([1], ["run"]), "run"),
     (
         pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0" * 16], pa.binary(16))),
-        "30303030-3030-3030-3030-303030303030",
+        "0x30303030303030303030303030303030",
     ),
 ]
 
@@ -142,6 +153,15 @@ def test_foreign_texts_are_escaped_and_cut():
         assert "<script>alert('x')</script>\"&\\u202e\\" in shown.text
         assert "x" * 81 not in shown.text
         assert len(thing._repr_html_()) < 10_000
+
+
+def test_names_that_arent_text():
+    """As a peer may send them: pyarrow raises UnicodeDecodeError for them."""
+    inner = pa.StructArray.from_arrays([pa.array([1], pa.int8())], fields=[pa.field(b"\xff", pa.int8())])
+    schema = pa.schema([pa.field(b"\xfe<b>", inner.type), ("n", pa.int8())])
+    batch = xd.RecordBatch(pa.RecordBatch.from_arrays([inner, pa.array([7], pa.int8())], schema=schema))
+    assert page(batch).cells == [["\ufffd<b>struct", "nint8"], ["…", "7"]]
+    assert page(batch.schema).cells[1] == ["\ufffd<b>", "struct"]
 
 
 def test_a_reader_isnt_consumed():

@@ -123,7 +123,8 @@ void read_interface(const nb::dict& interface, nb::handle object, const std::opt
 /// Makes a Tensor of a dictionary of the caller's, and of its memory if there is a deleter.
 nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
   if (PyDict_Check(desc.ptr()) == 0) throw_type_error(desc, "desc must be a dict of NumPy's array interface");
-  const nb::dict interface = nb::borrow<nb::dict>(desc);
+  // A copy: reading a number or a dtype may run Python code, which may change the caller's dictionary.
+  const auto interface = nb::borrow<nb::dict>(checked(PyDict_Copy(desc.ptr())));
   if (!entry(interface, "mask").is_none()) {
     throw UnsupportedError(std::string(kWhere) +
                            ": from_array_interface() reads no mask; give an object that has this dictionary as its "
