@@ -27,6 +27,7 @@ from crossdock._native import (
     __version__,
     asarray,
     empty,
+    from_array_interface,
     from_arrow,
     from_cuda_array_interface,
     from_dlpack,
@@ -47,6 +48,7 @@ from crossdock.tls import TLS
 
 if TYPE_CHECKING:
     from crossdock import offload, peers, pool, testing
+    from crossdock._exports import Exports
     from crossdock.aio import AsyncRecordBatchReader
     from crossdock.checking import CheckFailedError
 
@@ -61,6 +63,7 @@ __all__ = [
     "DType",
     "Device",
     "Event",
+    "Exports",
     "FileReader",
     "Limits",
     "Pool",
@@ -78,6 +81,7 @@ __all__ = [
     "connect",
     "debug",
     "empty",
+    "from_array_interface",
     "from_arrow",
     "from_cuda_array_interface",
     "from_dlpack",
@@ -95,7 +99,11 @@ __all__ = [
 __all__ += errors.__all__
 
 # Names that are imported on first use, because their modules are slow to import or rarely used: name and module.
-_LATER = {"AsyncRecordBatchReader": "crossdock.aio", "CheckFailedError": "crossdock.checking"}
+_LATER = {
+    "AsyncRecordBatchReader": "crossdock.aio",
+    "CheckFailedError": "crossdock.checking",
+    "Exports": "crossdock._exports",
+}
 _MODULES = ("offload", "peers", "testing")
 
 

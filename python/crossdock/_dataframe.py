@@ -81,6 +81,10 @@ class _Buffer:
     def __dlpack_device__(self) -> tuple[int, None]:
         return _HOST
 
+    def __deepcopy__(self, _: object) -> _Buffer:
+        """pandas copies buffers with a frame that it made of them, to keep their memory: this one is immutable."""
+        return self
+
     def __repr__(self) -> str:
         return f"<Buffer of {self._size:,} bytes at {self._address:#x}>"
 

@@ -3,6 +3,7 @@ have no Arrow methods. pyarrow reads all of it, and is imported here alone."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import io
@@ -12,7 +13,7 @@ import stat
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from crossdock.errors import (
     Error,
@@ -52,8 +53,29 @@ def format_of(path: str) -> str | None:
     return _FORMATS.get(suffix)
 
 
-def check_path(path: str | os.PathLike[str]) -> None:
-    """Refuses URLs of object stores and the web."""
+# By what is done with the file: what helps if it isn't one of this machine.
+_ELSEWHERE = {
+    "serve": "give the object that fsspec.open(url) returns, or pyarrow.dataset.dataset(path, filesystem=...) with a "
+    "file system of pyarrow.fs",
+    "open": "pyarrow.ipc.open_file(fsspec.open(url).open()) reads it; to serve it, give serve() the object that "
+    "fsspec.open(url) returns",
+    "write": "write it through pyarrow.ipc.new_file(file, schema), where file is what fsspec.open(url, 'wb').open() "
+    "returns",
+}
+_OPEN = {
+    "serve": "",
+    "open": "; pyarrow.ipc.open_file(file) reads an open file",
+    "write": "; pyarrow.ipc.new_file(file, schema) writes to an open file",
+}
+
+
+def check_path(path: object, use: Literal["serve", "open", "write"]) -> None:
+    """Refuses what is no path, and URLs of object stores and the web."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(
+            f"{use}() takes the path of a file, not {type(path).__module__}.{type(path).__qualname__}"
+            + (_OPEN[use] if any(hasattr(path, name) for name in ("read", "write", "open")) else "")
+        )
     text = os.fsdecode(os.fspath(path))
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)  # a pathlib.Path has one slash of the two
     if found is None or os.path.exists(text):
@@ -61,9 +83,9 @@ def check_path(path: str | os.PathLike[str]) -> None:
     help_ = (
         f"give the path alone, {'/' + text[len(found[0]) :].lstrip('/')!r}"
         if found[1].lower() == "file"
-        else "give the object that fsspec.open(url) returns, or a pyarrow.dataset of it"
+        else _ELSEWHERE[use]
     )
-    raise InvalidArgumentError(f"{text!r} is a URL, and only files of this machine are opened by their path: {help_}")
+    raise InvalidArgumentError(f"{text!r} is a URL, and only files of this machine have a path: {help_}")
 
 
 def _module(source: object) -> str:
@@ -85,7 +107,7 @@ def _has_columns(source: object) -> bool:
 def is_loadable(source: object, mode: str) -> bool:
     """Whether `load()` makes batches of a source: one that nothing else here takes."""
     if isinstance(source, (str, os.PathLike)):
-        check_path(source)
+        check_path(source, "serve")
         return format_of(os.fsdecode(os.fspath(source))) not in ("arrow", None) or os.path.isdir(source)
     if isinstance(source, type):
         return False
@@ -178,9 +200,10 @@ def _named(what: str, kind: str = "", hint: str = "") -> Iterator[None]:
         raise
     except OSError as error:  # pyarrow's has no errno where a file's content is wrong
         text = error.strerror or str(error)
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        # Those of fsspec have no errno.
+        if isinstance(error, FileNotFoundError) or error.errno == errno.ENOTDIR:
             raise NotFoundError(f"{what}: {text}") from error
-        if error.errno in (errno.EACCES, errno.EPERM):
+        if isinstance(error, builtins.PermissionError):
             raise PermissionError(f"{what}: {text}") from error
         if error.errno is not None:
             raise SystemError(f"{what}: {text}") from error
@@ -368,6 +391,25 @@ def _read_texts(pa: Any, what: str, path: str, files: list[str], kind: str, prog
         raise InvalidDataError(f"the files of {what} have columns that don't fit together: {error}") from error
 
 
+def _of_arrow(file: Any, loaded: Loaded, what: str) -> Any:
+    """A stream of the batches of an open Arrow file or stream file."""
+    pa = _pyarrow(what)
+    at = file.tell()
+    is_file = file.read(6) == b"ARROW1"
+    file.seek(at)
+    if not is_file:
+        return pa.ipc.open_stream(file)
+    reader = pa.ipc.open_file(file)
+
+    def batches() -> Iterator[Any]:
+        for number in range(reader.num_record_batches):
+            with _named(f"{what}, batch {number},", "arrow"):
+                batch = reader.get_batch(number)
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(reader.schema, loaded.noting(batches()))
+
+
 def _load_readable(source: Any, loaded: Loaded) -> Any:
     names = (getattr(source, "path", None), getattr(source, "name", None))
     name = next((str(given) for given in names if given), "")
@@ -375,8 +417,8 @@ def _load_readable(source: Any, loaded: Loaded) -> Any:
     kind = format_of(name)
     if kind is None:
         raise InvalidArgumentError(
-            f"an open file whose name is {name or 'not known'!r} may have any format: give the table that "
-            "pyarrow.parquet.read_table(file) or another reader makes of it"
+            f"an open file whose name {f'is {name!r}' if name else 'is not known'} may have any format: give the table "
+            "that pyarrow.parquet.read_table(file) or another reader makes of it"
         )
     pa = _pyarrow(what, {"parquet": "parquet", "csv": "csv", "json": "json"}.get(kind, ""))
     with _named(what, kind, _HINTS.get(kind, "")):
@@ -384,7 +426,7 @@ def _load_readable(source: Any, loaded: Loaded) -> Any:
         if kind == "parquet":
             return _of_parquet(pa.parquet.ParquetFile(opened), None, loaded, what)
         if kind == "arrow":
-            return pa.ipc.open_file(opened)
+            return _of_arrow(opened, loaded, what)
         # It may have been opened so that it is decompressed already.
         suffix = os.path.splitext(name.lower())[1]
         if suffix in _COMPRESSIONS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -18,6 +19,11 @@ def is_array(source: object) -> bool:
     return any(hasattr(source, method) for method in _ARRAYS)
 
 
+def is_tensor(source: object) -> bool:
+    """Returns whether an object is a Tensor or of a class with `Exports`: an array that may have Arrow methods, too."""
+    return isinstance(source, _native.Tensor) or hasattr(type(source), "__crossdock_array__")
+
+
 _OTHER_ARRAYS = (
     "__dlpack__",
     "__array_interface__",
@@ -29,7 +35,7 @@ _OTHER_ARRAYS = (
 
 def _is_other_array(source: object) -> bool:
     """Returns whether an object is an array of a protocol without tables: one that asarray() takes."""
-    if isinstance(source, _native.Tensor):  # has Arrow methods, but is no table
+    if is_tensor(source):
         return True
     if isinstance(source, type):
         return False
@@ -62,10 +68,10 @@ def refuse_sparse(source: object) -> None:
 
 
 def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
-    """The same as `kind()`, for what takes batches alone: a Tensor is a column of them. Raises UnsupportedTypeError for
-    other arrays and for mappings."""
+    """The same as `kind()`, for what takes batches alone: a Tensor may be a column of them. Raises UnsupportedTypeError
+    for other arrays and for mappings."""
     found = kind(source)
-    if found == "tensor" and isinstance(source, _native.Tensor):
+    if found == "tensor" and is_tensor(source) and is_array(source):
         return "arrow"
     if found == "tensor" or found == "tensors":
         raise UnsupportedTypeError(
@@ -75,10 +81,17 @@ def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
     return found
 
 
+def _is_file(thing: object) -> bool:
+    """Returns whether an object is a path, or a file that is open or can be opened."""
+    return isinstance(thing, (str, os.PathLike)) or hasattr(thing, "read") or hasattr(thing, "open")
+
+
 def _help_for(source: object) -> str:
     """What to call instead, of an object that has something to give."""
     calls = [f"{name}()" for name in ("collect", "to_arrow", "to_arrow_table", "fetch_arrow_table", "to_reader")
              if callable(getattr(source, name, None))]  # fmt: skip
+    if not isinstance(source, type) and (hasattr(source, "read") or hasattr(source, "open")):
+        return ", an open file: give what pyarrow.ipc.open_file(file) or another reader makes of it"
     return f": give what its {' or '.join(calls)} returns" if calls and not isinstance(source, type) else ""
 
 
@@ -92,11 +105,16 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
     # A class also has the methods of its instances, but it is a callable.
     is_class = isinstance(source, type)
     is_arrow = not is_class and any(hasattr(source, method) for method in _STREAMS + _ARRAYS)
-    if is_arrow and not isinstance(source, _native.Tensor):
+    if is_arrow and not is_tensor(source):
         return "arrow"
-    if isinstance(source, (list, tuple)) or (isinstance(source, Iterator) and not is_class):
+    is_iterator = isinstance(source, Iterator) and not is_class and not isinstance(source, io.IOBase)  # one of lines
+    if isinstance(source, (list, tuple)) or is_iterator:
         if isinstance(source, (list, tuple)) and source and isinstance(source[0], Mapping):
             raise UnsupportedTypeError("a list of dictionaries has rows, not batches: give pa.Table.from_pylist(rows)")
+        if isinstance(source, (list, tuple)) and source and _is_file(source[0]):
+            raise UnsupportedTypeError(
+                "a list of files isn't one table: give the path of their folder, or pyarrow.dataset.dataset(paths)"
+            )
         return "arrow"
     if isinstance(source, Mapping):
         return "tensors"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _CHARACTERS = dict(zip("b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split(), "?bhiqBHIQefdfd", strict=True))
 # The kinds of memory that a type of device implies. Any other type of device implies "device".
 _IMPLIED_KINDS = {"cpu": None, "cuda_host": "host", "rocm_host": "host", "cuda_managed": "shared"}
-_ESCAPED = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def _elements(tensor: Tensor) -> Iterable[Any]:
@@ -120,18 +119,9 @@ def __repr__(self: Tensor) -> str:
 
 def _repr_html_(self: Tensor) -> str:
     """For notebooks: the content of repr() as a table. Reads no byte of the memory."""
-    rows = {
-        "shape": str(self.shape),
-        "dtype": str(self.dtype).translate(_ESCAPED),  # the field names of a structured type may contain any text
-        "device": str(self.device),
-        "usm_type": self.usm_type,
-        "bytes": str(self.nbytes),
-        "strides": None if _in_c_order(self) else str(self.strides),
-        "read-only": "yes" if self.readonly else None,
-        "mask": None if self.mask is None else "yes",
-    }
-    body = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items() if value is not None)
-    return f"<table><caption>crossdock.Tensor</caption>{body}</table>"
+    from crossdock import _html
+
+    return _html.of_tensor(self, None if _in_c_order(self) else self.strides)
 
 
 METHODS = (item, tolist, __float__, __int__, __bool__, __repr__, _repr_html_)

@@ -7,7 +7,6 @@ import functools
 import re
 import zoneinfo
 from decimal import Decimal
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from crossdock._text import shown
@@ -73,22 +72,41 @@ def _cut(text: str) -> str:
     return safe if len(safe) <= _MOST_OF_A_CELL else safe[: _MOST_OF_A_CELL - 1] + "…"
 
 
+def _plain(value: Any) -> str:
+    """Returns a value as people read it: null, bytes in hexadecimal, texts without quotes."""
+    if value is None:
+        return "null"
+    if value is ...:
+        return "…"
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_plain, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_plain, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_plain(one)}' for key, one in value.items())}}}"
+    return str(value)
+
+
 def text_of(column: Column, index: int) -> str:
-    """Returns an element as a text, whole but for nanoseconds."""
+    """Returns an element as a text: whole, but for nanoseconds."""
     try:
-        value = column[index]
+        return _plain(column[index])
+    except InvalidDataError:
+        raise
     except ValueError:
-        value = column._shown(index)
-    return "null" if value is None else str(value)
+        return _plain(column._shown(index))
+
+
+def short_text(column: Column, index: int) -> str:
+    """Returns the beginning of an element as a text: of bounded length, whatever the element is."""
+    return _plain(column._shown(index))
 
 
 def cell(column: Column, index: int) -> str:
-    """Returns an element as a short text of one line."""
-    value = column._shown(index)
-    if value is None:
-        return "null"
-    text = str(value)
-    return _cut(text.replace("Ellipsis", "...") if isinstance(value, (list, dict)) else text)
+    """Returns the beginning of an element as a short text of one line."""
+    return _cut(short_text(column, index))
 
 
 def __repr__(self: Column) -> str:
@@ -105,7 +123,7 @@ COLUMN_METHODS = (__repr__,)
 
 def batch_text(batch: RecordBatch, summary: str) -> str:
     """Returns the summary, and below it the first rows, if the host can read them."""
-    columns = list(islice(batch, _MOST_COLUMNS))
+    columns = [batch[i] for i in range(min(batch.num_columns, _MOST_COLUMNS))]
     if not columns:
         return summary
     rows = range(min(len(batch), _MOST_ROWS))

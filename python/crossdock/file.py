@@ -36,7 +36,7 @@ def open(
         ends, views. Choose "full" for files from untrusted sources.
     limits: limits on the size and nesting of the file's content; None: those of `Limits()`.
     """
-    _loading.check_path(path)
+    _loading.check_path(path, "open")
     return _native.FileReader(_encoded(path), validation, limits or _native.Limits())
 
 
@@ -61,6 +61,7 @@ def write(
     form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
         replaced between batches.
     """
+    _loading.check_path(path, "write")
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
     if suffix in (".parquet", ".csv"):
         raise InvalidArgumentError(

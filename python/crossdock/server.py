@@ -37,7 +37,7 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
     can be read only once: it is live.
     """
     kind = _sources.kind(source)
-    if kind == "tensor" and mode == "table" and isinstance(source, _native.Tensor):
+    if kind == "tensor" and mode == "table" and _sources.is_tensor(source):
         return "table"
     if kind in ("tensor", "tensors") and mode in ("auto", "tensor"):
         return kind
@@ -72,8 +72,9 @@ class Server:
       open for reading, as fsspec's; a dictionary of lists, which are columns: a table. pyarrow reads it;
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's
       threads. Several of these threads may call one stream, one at a time;
-    - an array that `asarray()` takes and that has no Arrow methods, or a `Tensor`: a tensor, which consumers get by
-      `client.tensor()`. It is copied once, now, or not at all if it is in an `Arena` or a `Pool` and has no gaps;
+    - an array that `asarray()` takes and that has no Arrow methods, a `Tensor`, or an object of a class with `Exports`:
+      a tensor, which consumers get by `client.tensor()`. It is copied once, now, or not at all if it is in an `Arena`
+      or a `Pool` and has no gaps;
     - a mapping from names to such arrays, or to mappings of them, such as torch's `state_dict()`: tensors under one
       name, which consumers get by `client.tensors()`.
 
@@ -400,6 +401,12 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<crossdock.Server {self.uri}{' (closed)' if self.closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the addresses and the first sources."""
+        from crossdock import _html
+
+        return _html.of_server(self)
 
 
 def _checked_keys(keys: Iterable[bytes]) -> list[bytes]:

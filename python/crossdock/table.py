@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, final
 
-from crossdock import _native
+from crossdock import _columns, _native
 from crossdock._options import checked_name
 from crossdock.errors import InvalidArgumentError
 
@@ -118,11 +118,14 @@ class Table:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
-    def __array__(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(
-            f"the table {self._name!r} has columns, and is no array: to_arrow(), to_pandas() and to_polars() read it"
-        )
+    __array__, __dlpack__, __dlpack_device__ = _columns.METHODS
 
     def __repr__(self) -> str:
         chosen = "" if self._columns is None else f", columns={self._columns!r}"
         return f"<crossdock.Table {self._name!r}{chosen}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks. Asks the server for nothing."""
+        from crossdock import _html
+
+        return _html.of_table(self)

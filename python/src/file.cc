@@ -217,6 +217,7 @@ void bind_file(nb::module_& module) {
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyFileReader& self, const nb::args&) { self.close(); }, "exception"_a)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_file"); })
       .def("__repr__", [](const PyFileReader& self) {
         const std::string what = self.closed() ? "closed"
                                                : std::to_string(self.about().num_batches()) + " batches, " +
@@ -226,6 +227,7 @@ void bind_file(nb::module_& module) {
                                                                static_cast<Py_ssize_t>(self.path().size()))),
                     what);
       });
+  refuse_as_array(module.attr("FileReader"));
   module.def("write_file", write_file, "source"_a, "path"_a, "form"_a, "compression"_a.none(), "level"_a.none());
 }
 

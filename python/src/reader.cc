@@ -261,15 +261,6 @@ void bind_reader(nb::module_& module) {
           [](const PyReader& self) { return self.version() < 0 ? nb::none() : nb::object(nb::int_(self.version())); },
           "The version of the table, as CatalogEntry.version; None of a live stream, or if the server doesn't say.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
-      .def(
-          "__array__",
-          [](const PyReader&, const nb::args&, const nb::kwargs&) -> nb::object {
-            throw nb::type_error(
-                "a stream of batches has columns, and is no array: pyarrow.table(reader) reads it, and has "
-                "to_pandas(); "
-                "Client.table() gives an object with to_pandas() and to_polars()");
-          },
-          "Raises TypeError, which says what to call: NumPy and pandas would otherwise take the batches for objects.")
       .def("__next__",
            [](PyReader& self) {
              std::optional<array::RecordBatch> batch = self.next();
@@ -318,10 +309,12 @@ void bind_reader(nb::module_& module) {
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_reader"); })
       .def("__repr__", [](const PyReader& self) {
         return std::string("<crossdock.RecordBatchReader: ") + std::to_string(self.schema()->fields().size()) +
                " columns, " + self.state() + ">";
       });
+  refuse_as_array(module.attr("RecordBatchReader"));
 }
 
 }  // namespace crossdock::python

@@ -36,6 +36,27 @@ nb::list names(const PySchema& self) {
   return result;
 }
 
+/// Returns the names and types of the first `count` top-level fields, as pairs.
+nb::list first_fields(const PySchema& self, std::size_t count) {
+  nb::list result;
+  for (const array::Field& field : self.schema->fields()) {
+    if (result.size() == count) break;
+    std::string type = array::type_name(field.type);
+    if (field.dictionary) type = "dictionary[" + type + " -> " + array::type_name(field.dictionary->type) + "]";
+    result.append(nb::make_tuple(displayed(field.name), displayed(type)));
+  }
+  return result;
+}
+
+/// Returns true if nothing is pending on the memory. False if work on it has failed.
+bool is_ready(const PyRecordBatch& self) {
+  try {
+    return self.batch.ready();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Returns the bytes of a str (as UTF-8) or bytes object.
 std::string bytes_of(nb::handle object) {
   if (nb::isinstance<nb::str>(object)) return nb::cast<std::string>(object);
@@ -117,6 +138,16 @@ nb::dict dict_of(const array::Metadata& metadata) {
   return result;
 }
 
+void refuse_as_array(nb::handle type) {
+  for (nb::handle method : nb::module_::import_("crossdock._columns").attr("METHODS")) {
+    nb::setattr(type, method.attr("__name__"), method);
+  }
+}
+
+nb::object html_of(nb::handle object, const char* function) {
+  return nb::module_::import_("crossdock._html").attr(function)(object);
+}
+
 void bind_types(nb::module_& module) {
   nb::class_<PySchema>(module, "Schema", "The fields of the batches of a stream, in order. Immutable.")
       .def_prop_ro("names", names, "The names of the top-level fields.")
@@ -136,6 +167,8 @@ void bind_types(nb::module_& module) {
              return nb::str("<crossdock.Schema: {} fields>\n{}")
                  .format(self.schema->fields().size(), displayed(self.schema->to_string()));
            })
+      .def("_first_fields", first_fields, "count"_a)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_schema"); })
       .def("__arrow_c_schema__", [](const PySchema& self) { return schema_capsule(*self.schema); });
 
   nb::class_<PyRecordBatch>(module, "RecordBatch",
@@ -173,15 +206,6 @@ void bind_types(nb::module_& module) {
           "The custom metadata of the message in which the batch was received or will be sent. The schema has its own "
           "metadata.")
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
-      .def(
-          "__array__",
-          [](const PyRecordBatch&, const nb::args&, const nb::kwargs&) -> nb::object {
-            throw nb::type_error(
-                "a batch has columns, and is no array: batch['name'] is one; pyarrow.record_batch(batch).to_pandas() "
-                "has "
-                "all");
-          },
-          "Raises TypeError, which says what to call.")
       .def("__repr__",
            [](nb::handle self) {
              const std::string text = summary(nb::cast<const PyRecordBatch&>(self));
@@ -222,6 +246,8 @@ void bind_types(nb::module_& module) {
           "to_pydict",
           [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("columns_of")(self); },
           "Returns a dict from each column's name to a list of its elements, as to_pylist().")
+      .def_prop_ro("_ready", is_ready)
+      .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_batch"); })
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(
           "__arrow_c_array__",
@@ -247,6 +273,7 @@ void bind_types(nb::module_& module) {
           "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.\n\n"
           "requested_schema: as for __arrow_c_array__, but raises UnsupportedError if data of a device would have to "
           "be converted.");
+  refuse_as_array(module.attr("RecordBatch"));
 }
 
 }  // namespace crossdock::python

@@ -30,4 +30,10 @@ nanobind::dict dict_of(const array::Metadata& metadata);
 
 void bind_types(nanobind::module_& module);
 
+/// Adds the methods of crossdock._columns to a type that has columns: consumers of arrays are told what to call.
+void refuse_as_array(nanobind::handle type);
+
+/// Returns an object as HTML, by the function of that name of crossdock._html, which is imported when it is first used.
+nanobind::object html_of(nanobind::handle object, const char* function);
+
 }  // namespace crossdock::python

@@ -95,6 +95,16 @@ def test_the_pages_example_runs(capsys):
         names["report"].raise_if_failed()
 
 
+def test_the_pages_class_with_every_protocol():
+    page = (ROOT / "docs" / "check.md").read_text()
+    part = page.partition("## Give your class every protocol")[2].partition("\n## ")[0]
+    names: dict[str, Any] = {"__name__": "samples"}
+    for block in re.findall(r"^```python\n(.*?)^```", part, re.MULTILINE | re.DOTALL):
+        exec(block, names)
+    assert xd.asarray(names["Samples"](4)).shape == (4, 2)
+    assert names["Flights"]().table.num_rows == 2
+
+
 def test_the_page_has_every_protocol():
     page = (ROOT / "docs" / "check.md").read_text()
     rows = re.findall(r"^\| `([\w-]+)` \| ([^|]+) \|$", page, re.MULTILINE)

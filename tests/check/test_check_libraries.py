@@ -173,7 +173,7 @@ def test_our_own():
             for report in (xd.check(make), xd.check(make())):
                 assert [one for one in report if one.severity != "note"] == [], str(report)
         protocols = xd.check(lambda: client.get("t")).protocols
-        assert protocols == ("arrow-schema", "arrow-device-stream", "arrow-stream")
+        assert protocols == ("dlpack", "arrow-schema", "arrow-device-stream", "arrow-stream")  # DLPack is refused
     assert list(xd.check(lambda: xd.Arena().buffer(100))) == []
 
 

@@ -156,3 +156,27 @@ def test_what_lies_outside_is_told_with_its_size():
     assert re.search(
         r"from 0x[0-9a-f]+ on \d+ bytes are shown, which aren't all \w+ memory of that context", str(report)
     )
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+def test_a_class_that_exports_usm_memory(kind):
+    class Samples(xd.Exports):
+        """Strides count elements, as in the SYCL USM array interface."""
+
+        def __init__(self) -> None:
+            self.memory = getattr(dpm, f"MemoryUSM{kind.capitalize()}")(24)
+
+        def __crossdock_array__(self) -> dict[str, Any]:
+            interface = self.memory.__sycl_usm_array_interface__
+            return {
+                "shape": (3,), "strides": (2,), "typestr": "<f4", "data": (interface["data"][0], False),
+                "syclobj": self.memory.sycl_queue,
+            }  # fmt: skip
+
+    for report in each_way(Samples):
+        assert report.ok, str(report)
+        assert {"dlpack", USM} <= {*report.protocols}
+        assert ("array-interface" in report.protocols) == (kind != "device")
+    assert xd.asarray(Samples()).strides == (8,)
+    assert not hasattr(Samples(), "__cuda_array_interface__")
+    assert hasattr(Samples(), "__array_interface__") == (kind != "device")

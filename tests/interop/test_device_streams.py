@@ -166,7 +166,7 @@ def test_a_stream_of_one_batch_is_a_batch_and_of_one_column_a_tensor(simulated_d
 def test_the_checker_finds_nothing_wrong(simulated_devices):
     queue = xd.Queue("sim:0")
     report = xd.check(lambda: xd.RecordBatchReader(there(queue=queue)))
-    assert set(report.protocols) == {"arrow-schema", "arrow-device-stream", "arrow-stream"}
+    assert set(report.protocols) == {"dlpack", "arrow-schema", "arrow-device-stream", "arrow-stream"}
     assert list(report) == [], str(report)
     report = xd.check(lambda: there(queue=queue)[0])
     assert list(report) == [], str(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,19 @@ def test_tensors():
         "bias: [1. 1. 1.]",
         "weight: [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]",
         "copied: {'embedding': 0, 'model': 44, 'weight': 24}",
+    ]
+
+
+def test_exports():
+    pytest.importorskip("torch")
+    out = run("exports.py").splitlines()
+    assert out[0] == "both write to the same memory: [[0.0, 0.0], [0.5, 1.5], [2.5, 0.0]]"
+    assert out[1].endswith("of 3 rows, no copy: True")
+    assert re.fullmatch("right by [56] protocols: True", out[3])
+    assert [*out[2:3], *out[4:]] == [
+        "a host array says nothing of CUDA: True",
+        "from malloc(): [0, 0] freed: False",
+        "freed: True",
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import http.server
 import io
 import json
 import os
@@ -12,9 +13,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import fsspec
@@ -175,11 +177,136 @@ def test_a_mapping_is_columns_where_it_has_lists_or_it_is_said():
         served({"a": [1, 2], "b": [1]})
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/x.parquet", "https://example.org/x.csv", "gs://b/c"])
-@pytest.mark.parametrize("call", [served, xd.open])
+URLS = ["s3://bucket/x.parquet", "https://example.org/x.csv", "gs://b/c", "memory://x.arrow", "S3://b"]
+REFUSALS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "serve": (lambda url: xd.serve({"x": url}), r"the object that fsspec\.open\(url\) returns, .* pyarrow\.fs"),
+    "publish": (served, r"the object that fsspec\.open\(url\) returns, .* pyarrow\.fs"),
+    "live": (lambda url: served(url, mode="live"), r"the object that fsspec\.open\(url\) returns"),
+    "open": (xd.open, r"pyarrow\.ipc\.open_file\(fsspec\.open\(url\)\.open\(\)\) reads it"),
+    "write": (lambda url: xd.write(TABLE, url), r"pyarrow\.ipc\.new_file.*fsspec\.open\(url, 'wb'\)\.open\(\)"),
+    "write from": (lambda url: xd.write(url, "/nowhere/x.arrow"), r"fsspec\.open\(url\)"),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("call", REFUSALS)
 def test_urls_are_refused_with_what_helps(url, call):
-    with pytest.raises(xd.InvalidArgumentError, match=r"is a URL.*fsspec\.open\(url\)"):
-        call(url)
+    refused, help_ = REFUSALS[call]
+    with pytest.raises(xd.InvalidArgumentError, match=rf"^'{url}' is a URL, and only files of this machine.*{help_}"):
+        refused(url)
+
+
+class Web(http.server.BaseHTTPRequestHandler):
+    """Serves `FILES`, whole or a range of one."""
+
+    FILES: ClassVar[dict[str, bytes]] = {}
+
+    def do_GET(self) -> None:
+        content = self.FILES.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = content if wanted is None else content[int(wanted[1]) : int(wanted[2]) + 1]
+        self.send_response(200 if wanted is None else 206)
+        self.send_header("Content-Length", str(len(part)))
+        self.send_header("Accept-Ranges", "bytes")
+        if wanted is not None:
+            self.send_header("Content-Range", f"bytes {wanted[1]}-{int(wanted[1]) + len(part) - 1}/{len(content)}")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(part)
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """URLs of the same files by what has them: memory of fsspec's, and a server of HTTP."""
+    pytest.importorskip("aiohttp", reason="fsspec's HTTP needs aiohttp")
+    folder = tmp_path_factory.mktemp("elsewhere")
+    memory = fsspec.filesystem("memory")
+    for name in ELSEWHERE:
+        content = write(folder, name).read_bytes()
+        memory.pipe(f"/{name}", content)
+        Web.FILES[f"/{name}"] = content
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        web = f"http://127.0.0.1:{server.server_port}/"
+        fsspec.filesystem("http").cat(web + ELSEWHERE[0])  # starts fsspec's thread, which stays
+        yield {"memory": "memory://", "http": web}
+        server.shutdown()
+        thread.join()
+    memory.rm("/", recursive=True)
+
+
+ELSEWHERE = ["t.parquet", "t.csv", "t.jsonl", "t.csv.gz", "t.arrow", "t.feather"]
+
+
+@pytest.mark.parametrize("where", ["memory", "http"])
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_fsspec_opens_is_served(elsewhere, where, name):
+    url = elsewhere[where] + name
+    assert served(fsspec.open(url)).equals(TABLE)
+    assert served(fsspec.open(url), mode="live").equals(TABLE)
+    with fsspec.open(url, "rb") as opened:
+        assert served(opened).equals(TABLE)
+
+
+def test_an_open_stream_file_is_served(tmp_path):
+    with pa.ipc.new_stream(tmp_path / "t.arrows", TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=1)
+    assert served(fsspec.open(tmp_path / "t.arrows")).equals(TABLE)
+
+
+def test_a_cut_off_arrow_file_elsewhere_is_named(elsewhere):
+    whole = fsspec.filesystem("memory").cat("/t.arrow")
+    fsspec.filesystem("memory").pipe("/cut.arrow", whole[:-20])
+    with pytest.raises(xd.InvalidDataError, match=r"the open file /cut\.arrow can't be read as arrow"):
+        served(fsspec.open("memory://cut.arrow"))
+
+
+@pytest.mark.parametrize("where", ["memory", "http"])
+def test_a_file_that_isnt_there_is_not_found(elsewhere, where):
+    with pytest.raises(xd.NotFoundError, match=r"absent\.parquet"):
+        served(fsspec.open(elsewhere[where] + "absent.parquet"))
+
+
+def test_a_dataset_elsewhere_is_served(elsewhere):
+    dataset = pyarrow.dataset.dataset("/t.parquet", filesystem=fsspec.filesystem("memory"))
+    assert served(dataset).equals(TABLE)
+
+
+def test_an_open_file_is_no_path(tmp_path):
+    path = write(tmp_path, "t.arrow")
+    with path.open("rb") as file:
+        for opened in (file, fsspec.open(path)):
+            with pytest.raises(
+                TypeError, match=r"open\(\) takes the path .* not .*; pyarrow\.ipc\.open_file\(file\) reads"
+            ):
+                xd.open(opened)  # type: ignore[arg-type]
+            with pytest.raises(
+                xd.UnsupportedTypeError, match=r"an open file: give what pyarrow\.ipc\.open_file\(file\)"
+            ):
+                xd.write(opened, tmp_path / "other.arrow")
+        with pytest.raises(
+            TypeError, match=r"write\(\) takes the path .* pyarrow\.ipc\.new_file\(file, schema\) writes"
+        ):
+            xd.write(TABLE, file)  # type: ignore[arg-type]
+    for nothing in (None, 3):
+        with pytest.raises(TypeError, match=r"open\(\) takes the path of a file, not builtins\.\w+$"):
+            xd.open(nothing)  # type: ignore[arg-type]
+
+
+def test_a_list_of_files_is_refused_with_what_helps(tmp_path):
+    path = write(tmp_path, "t.parquet")
+    for files in ([path], [str(path)], [fsspec.open(path)]):
+        with pytest.raises(xd.UnsupportedTypeError, match=r"a list of files .* pyarrow\.dataset\.dataset\(paths\)"):
+            served(files)
 
 
 def test_a_file_url_is_a_path():
@@ -325,7 +452,7 @@ class TestIsRefused:
         sink = io.BytesIO()
         pa.parquet.write_table(TABLE, sink)
         sink.seek(0)
-        with pytest.raises(xd.InvalidArgumentError, match="whose name is 'not known'"):
+        with pytest.raises(xd.InvalidArgumentError, match="whose name is not known"):
             served(sink)
 
     def test_a_stable_option(self, tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -143,8 +146,58 @@ def test_it_isnt_taken_for_an_array_in_silence(client, take):
     with client.get("t") as reader, pytest.raises(TypeError, match=re.escape("Client.table()")):
         take(reader)
     batch = next(client.get("t"))
-    with pytest.raises(TypeError, match=r"pyarrow\.record_batch\(batch\)"):
+    with pytest.raises(TypeError, match=r"batch\['name'\]"):
         np.asarray(batch)
+
+
+# What makes each, and the expression for a column that its errors name, of the batch or of its first batch.
+NO_ARRAYS: dict[str, Callable[[xd.Client, Path], Any]] = {
+    "batch": lambda client, _: next(client.get("t")),
+    "reader": lambda client, _: client.get("t"),
+    "table": lambda client, _: client.table("t"),
+    "file": lambda _, path: xd.open(path),
+}
+
+
+@pytest.mark.parametrize("name", NO_ARRAYS)
+def test_who_takes_it_for_one_array_is_told_what_to_call(client, tmp_path, name):
+    xd.write(TABLE, tmp_path / "t.arrow")
+    thing = NO_ARRAYS[name](client, tmp_path / "t.arrow")
+    help_ = "batch['name']"
+    for take in (np.asarray, np.array, lambda thing: np.stack([thing])):
+        with pytest.raises(TypeError, match=re.escape(help_)):
+            take(thing)
+    takes = [np.from_dlpack, xd.from_dlpack]
+    torch = pytest.importorskip("torch")
+    for take in (*takes, torch.from_dlpack, torch.as_tensor):
+        with pytest.raises(BufferError, match=re.escape(help_)):
+            take(thing)
+    with pytest.raises(TypeError, match=r"to_pandas\(\)"):
+        pd.DataFrame(thing)
+    table = pa.table(thing)
+    assert table.equals(TABLE), "nothing was consumed"
+
+
+@pytest.mark.parametrize("name", NO_ARRAYS)
+def test_the_calls_that_it_names_help(client, tmp_path, name):
+    xd.write(TABLE, tmp_path / "t.arrow")
+    thing = NO_ARRAYS[name](client, tmp_path / "t.arrow")
+    batch = thing if name == "batch" else next(iter(thing))
+    with pytest.raises(TypeError, match=re.escape("batch['name']")):
+        np.asarray(batch)
+    assert np.asarray(batch["n"]).tolist() == [*range(len(batch))]
+
+
+def test_a_table_of_one_column_is_an_array_for_us(server, client):
+    server.publish("one", TABLE.select(["x"]))
+    for thing in (client.table("one"), client.get("one"), next(client.get("one"))):
+        assert xd.asarray(thing).tolist() == TABLE["x"].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["batch", "reader", "table"])
+def test_the_checker_has_nothing_against_it(client, tmp_path, name):
+    report = xd.check(lambda: NO_ARRAYS[name](client, tmp_path))
+    assert report.ok, str(report)
 
 
 def test_the_versions_are_those_of_the_catalog(server, client):

@@ -90,6 +90,12 @@ class Report:
     def __repr__(self) -> str:
         return f"<Report of {self.what}: {len(self.errors)} errors, {len(self)} findings>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the findings."""
+        from crossdock import _html
+
+        return _html.of_report(self)
+
     def raise_if_failed(self) -> None:
         """Raises CheckFailedError, an AssertionError, unless `ok`."""
         if not self.ok:

@@ -149,7 +149,7 @@ PyObject* to_pylist(PyObject* self, PyObject*) noexcept {
 PyObject* shown_element(PyObject* self, PyObject* index) noexcept {
   const Py_ssize_t at = PyNumber_AsSsize_t(index, PyExc_IndexError);
   if (at == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  return guarded([&] { return value_of(view_of(column_in(self)), at, Use::kText); });
+  return guarded([&] { return value_of(view_of(column_in(self)), at, kForText); });
 }
 
 /// For _dataframe.py: (format of the elements, or of the indices; offset; address and size of each buffer). The buffers

@@ -53,6 +53,13 @@ struct Moment {
                array::type_name(column.field().type).c_str(), what);
 }
 
+/// An element that Python has no object for: for a text its number.
+PyObject* number_or_refuse(const ColumnView& column, std::int64_t index, std::int64_t number, Use use,
+                           const char* what) {
+  if (!use.text) refuse(column, index, number, what);
+  return PyLong_FromLongLong(number);
+}
+
 Moment moment_of(const ColumnView& column, std::int64_t index, std::int64_t number, Use use) {
   const std::int64_t units = per_second(column.field().type.unit);
   Moment moment;
@@ -62,7 +69,7 @@ Moment moment_of(const ColumnView& column, std::int64_t index, std::int64_t numb
     moment.micros = rest * (kMicros / units);
     return moment;
   }
-  if (rest % 1000 != 0 && use == Use::kValue) {
+  if (rest % 1000 != 0 && !use.text) {
     refuse(column, index, number, "has nanoseconds, which Python's times don't have");
   }
   moment.micros = rest / 1000;
@@ -91,14 +98,16 @@ Date date_of(std::int64_t days) noexcept {
   return date;
 }
 
-PyObject* date(const ColumnView& column, std::int64_t index) {
+PyObject* date(const ColumnView& column, std::int64_t index, Use use) {
   std::int64_t days = 0;
   if (column.id() == TypeId::kDate32) {
     days = column.value<std::int32_t>(index);
   } else {
     days = floor_divide(column.value<std::int64_t>(index), kSecondsOfDay * 1000);
   }
-  if (days < kFirstDay || days > kLastDay) refuse(column, index, days, "is outside of the years 1 to 9999");
+  if (days < kFirstDay || days > kLastDay) {
+    return number_or_refuse(column, index, days, use, "is outside of the years 1 to 9999");
+  }
   const Date date = date_of(days);
   return PyDate_FromDate(date.year, date.month, date.day);
 }
@@ -120,7 +129,7 @@ PyObject* duration(const ColumnView& column, std::int64_t index, Use use) {
   const Moment moment = moment_of(column, index, number, use);
   const std::int64_t days = floor_divide(moment.seconds, kSecondsOfDay);
   if (days < -kMostDeltaDays || days > kMostDeltaDays) {
-    refuse(column, index, number, "is longer than Python's timedelta");
+    return number_or_refuse(column, index, number, use, "is longer than Python's timedelta");
   }
   return PyDelta_FromDSU(static_cast<int>(days), static_cast<int>(moment.seconds - days * kSecondsOfDay),
                          static_cast<int>(moment.micros));
@@ -130,7 +139,9 @@ PyObject* timestamp(const ColumnView& column, std::int64_t index, Use use) {
   const auto number = column.value<std::int64_t>(index);
   const Moment moment = moment_of(column, index, number, use);
   const std::int64_t days = floor_divide(moment.seconds, kSecondsOfDay);
-  if (days < kFirstDay || days > kLastDay) refuse(column, index, number, "is outside of the years 1 to 9999");
+  if (days < kFirstDay || days > kLastDay) {
+    return number_or_refuse(column, index, number, use, "is outside of the years 1 to 9999");
+  }
   const Date date = date_of(days);
   const auto seconds = static_cast<int>(moment.seconds - days * kSecondsOfDay);
   const std::string& zone = column.field().type.timezone;
@@ -140,7 +151,12 @@ PyObject* timestamp(const ColumnView& column, std::int64_t index, Use use) {
       of, PyDateTimeAPI->DateTimeType));
   if (!made.is_valid()) throw nb::python_error();
   if (zone.empty() || zone == "UTC") return made.release().ptr();
-  return nb::module_::import_("crossdock._values").attr("in_zone")(made, zone.c_str()).release().ptr();
+  try {
+    return nb::module_::import_("crossdock._values").attr("in_zone")(made, zone.c_str()).release().ptr();
+  } catch (nb::python_error&) {
+    if (!use.text) throw;
+    return made.release().ptr();  // of a zone that isn't known here: in UTC
+  }
 }
 
 }  // namespace
@@ -151,7 +167,7 @@ PyObject* temporal_value(const ColumnView& column, std::int64_t index, Use use) 
   PyObject* made = nullptr;
   switch (column.id()) {
     case TypeId::kDate32:
-    case TypeId::kDate64: made = date(column, index); break;
+    case TypeId::kDate64: made = date(column, index, use); break;
     case TypeId::kTime32:
     case TypeId::kTime64: made = time(column, index, use); break;
     case TypeId::kDuration: made = duration(column, index, use); break;

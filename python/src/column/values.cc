@@ -36,7 +36,7 @@ PyObject* checked_new(PyObject* made) {
 PyObject* text(const ColumnView& column, std::int64_t index, Use use) {
   const std::string_view bytes = column.bytes(index);
   Py_ssize_t consumed = 0;  // of a text that is cut: up to its last whole character
-  const bool cut = use == Use::kText && bytes.size() > kMostBytes;
+  const bool cut = use.text && bytes.size() > kMostBytes;
   PyObject* const made = cut ? PyUnicode_DecodeUTF8Stateful(bytes.data(), kMostBytes, nullptr, &consumed)
                              : PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
   if (made != nullptr) return made;
@@ -47,7 +47,7 @@ PyObject* text(const ColumnView& column, std::int64_t index, Use use) {
 
 PyObject* bytes(const ColumnView& column, std::int64_t index, Use use) {
   std::string_view content = column.bytes(index);
-  if (use == Use::kText) content = content.substr(0, kMostBytes);
+  if (use.text) content = content.substr(0, kMostBytes);
   return checked_new(PyBytes_FromStringAndSize(content.data(), static_cast<Py_ssize_t>(content.size())));
 }
 
@@ -66,13 +66,15 @@ PyObject* half(const ColumnView& column, std::int64_t index) {
   return checked_new(PyFloat_FromDouble(number));
 }
 
+/// Returns an element of a child: for a text, one level below.
 nb::object object_of(const ColumnView& column, std::int64_t index, Use use) {
+  if (use.text) --use.levels;
   return nb::steal(value_of(column, index, use));
 }
 
 PyObject* list(const ColumnView& column, std::int64_t index, Use use) {
   array::ElementRange range = column.elements(index);
-  const bool cut = use == Use::kText && range.length > kMostItems;
+  const bool cut = use.text && range.length > kMostItems;
   if (cut) range.length = kMostItems;
   const ColumnView items = column.child(0).slice(range.start, range.length);
   const nb::object made = nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(range.length))));
@@ -94,7 +96,7 @@ PyObject* dictionary_of_fields(const ColumnView& column, std::int64_t index, Use
     const std::string& name = child.field().name;
     const nb::object key =
         nb::steal(checked_new(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace")));
-    if (use == Use::kText && static_cast<std::int64_t>(i) == kMostItems) break;
+    if (use.text && static_cast<std::int64_t>(i) == kMostItems) break;
     if (made.contains(key)) {
       throw UnsupportedTypeError("a struct in column " + shown(column.field().name) + " has two fields " + shown(name) +
                                  ", which a dict can't have: read it with pyarrow.record_batch(batch)");
@@ -125,6 +127,7 @@ PyObject* interval(const ColumnView& column, std::int64_t index) {
 PyObject* value_of(const ColumnView& column, std::int64_t index, Use use) {
   if (!column.is_valid(index)) return Py_NewRef(Py_None);
   if (column.is_dictionary()) return value_of(column.values(), column.index_of_value(index), use);
+  if (use.text && use.levels == 0 && column.n_children() > 0) return Py_NewRef(Py_Ellipsis);
   switch (column.id()) {
     case TypeId::kNull: break;
     case TypeId::kBool: return PyBool_FromLong(column.boolean(index) ? 1 : 0);

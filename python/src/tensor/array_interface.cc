@@ -4,14 +4,17 @@
 #include <utility>
 #include <vector>
 
+#include "../deferred.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 #include "element_type.h"
+#include "external_memory.h"
 #include "names.h"
 #include "tensor.h"
 #include "transfer.h"
 
 namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace crossdock::python {
 namespace {
@@ -82,6 +85,69 @@ array::ElementType type_in(nb::handle interface, const char* where, Units units)
   const nb::object descr = entry(interface, descr_key(units));
   if (descr.is_none()) return array::parse_typestr(typestr);
   return array::structured_type(typestr, descr_in(descr));
+}
+
+/// Imports the memory that a dictionary describes, without its mask. `object`: the owner of the memory, whose buffer is
+/// the memory if the dictionary has no data; it may be None. `known`: the element type, if typestr can't express it.
+void read_interface(const nb::dict& interface, nb::handle object, const std::optional<array::ElementType>& known,
+                    Tensor* out) {
+  const std::int64_t version = integer_in(required(interface, kWhere, "version"), kWhere, "version");
+  if (version != 3) {
+    throw InvalidDataError(std::string(kWhere) + ": version " + std::to_string(version) + "; it must be 3");
+  }
+  if (describe_from(interface, kWhere, out, Units::kBytes, known)) {
+    array::check_tensor(out, kWhere);
+    if (!object.is_none()) out->owner = owner_of(object.ptr());
+    return;
+  }
+  // `data` isn't a pair. The memory is then the buffer of that entry, or of the object if there is no entry.
+  const nb::object data = entry(interface, "data");
+  const nb::handle holder = data.is_none() ? object : nb::handle(data);
+  Tensor memory;
+  if (PyObject_CheckBuffer(holder.ptr()) == 0 || !tensor_from_buffer(holder.ptr(), &memory)) {
+    throw InvalidDataError(std::string(kWhere) +
+                           ": its data must be a pair of address and read-only flag, or a buffer");
+  }
+  const nb::object offset = entry(interface, "offset");
+  const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");
+  if (!memory.c_contiguous() || !lies_in(*out, start, memory.nbytes(), kWhere)) {
+    throw InvalidDataError(std::string(kWhere) + ": its elements aren't all in its buffer of " +
+                           std::to_string(memory.nbytes()) + " bytes");
+  }
+  out->data = memory.data != nullptr ? static_cast<std::byte*>(memory.data) + start : nullptr;
+  out->read_only = memory.read_only;
+  out->owner = std::move(memory.owner);
+  array::check_tensor(out, kWhere);
+}
+
+/// Makes a Tensor of a dictionary of the caller's, and of its memory if there is a deleter.
+nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
+  if (PyDict_Check(desc.ptr()) == 0) throw_type_error(desc, "desc must be a dict of NumPy's array interface");
+  // A copy: reading a number or a dtype may run Python code, which may change the caller's dictionary.
+  const auto interface = nb::borrow<nb::dict>(checked(PyDict_Copy(desc.ptr())));
+  if (!entry(interface, "mask").is_none()) {
+    throw UnsupportedError(std::string(kWhere) +
+                           ": from_array_interface() reads no mask; give an object that has this dictionary as its "
+                           "attribute to asarray(), which does");
+  }
+  const nb::object data = entry(interface, "data");
+  const bool has_address = PyTuple_Check(data.ptr()) != 0 && PyTuple_GET_SIZE(data.ptr()) == 2;
+  std::optional<ExternalMemory> memory;
+  if (!deleter.is_none()) {
+    if (!has_address) {
+      throw InvalidDataError(std::string(kWhere) +
+                             ": a deleter needs the entry \"data\" with the address that it frees and the read-only "
+                             "flag");
+    }
+    memory.emplace(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
+  }
+  Tensor tensor;
+  read_interface(interface, owner, type_in_dtype(interface), &tensor);
+  if (!memory) return checked(new_tensor(std::move(tensor)));
+  tensor.owner = memory->owner(std::move(tensor.owner));
+  nb::object made = checked(new_tensor(std::move(tensor)));
+  memory->arm();
+  return made;
 }
 
 }  // namespace
@@ -261,37 +327,29 @@ PyObject* array_method(PyObject* self, PyObject* const* arguments, Py_ssize_t po
   });
 }
 
+std::optional<array::ElementType> type_in_dtype(nb::handle interface) {
+  if (PyDict_Check(interface.ptr()) == 0) return std::nullopt;
+  const nb::object dtype = entry(interface, "dtype");
+  if (dtype.is_none()) return std::nullopt;
+  array::ElementType type = element_type_in(dtype);
+  const nb::object typestr = entry(interface, "typestr");
+  if (!typestr.is_none()) {
+    const array::ElementType shown = array::parse_typestr(text_in(typestr, "a dict of an array", "typestr"));
+    if (shown.itemsize() != type.itemsize()) {
+      throw InvalidDataError("a dict of an array: its dtype " + array::element_type_name(type) + " has " +
+                             std::to_string(type.itemsize()) + " bytes, and its typestr has " +
+                             std::to_string(shown.itemsize()) + "; remove one of the two entries");
+    }
+  }
+  return type;
+}
+
 bool tensor_from_array_interface(PyObject* object, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array_interface__());
   if (!held.is_valid()) return false;
   if (PyDict_Check(held.ptr()) == 0) fail_type(kWhere, "value", "a dict", held);
   const nb::dict interface = nb::borrow<nb::dict>(held);
-  const std::int64_t version = integer_in(required(interface, kWhere, "version"), kWhere, "version");
-  if (version != 3) {
-    throw InvalidDataError(std::string(kWhere) + ": version " + std::to_string(version) + "; it must be 3");
-  }
-  const bool has_pair = describe_from(interface, kWhere, out, Units::kBytes, type_by_name(object, interface));
-  if (has_pair) {
-    array::check_tensor(out, kWhere);
-    out->owner = owner_of(object);
-  } else {
-    // `data` isn't a pair. The memory is then the buffer of that entry, or of the object if there is no entry.
-    const nb::object data = entry(interface, "data");
-    Tensor memory;
-    if (!tensor_from_buffer(data.is_none() ? object : data.ptr(), &memory)) {
-      throw InvalidDataError(std::string(kWhere) + ": its data must be a pair or a buffer");
-    }
-    const nb::object offset = entry(interface, "offset");
-    const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");
-    if (!memory.c_contiguous() || !lies_in(*out, start, memory.nbytes(), kWhere)) {
-      throw InvalidDataError(std::string(kWhere) + ": its elements aren't all in its buffer of " +
-                             std::to_string(memory.nbytes()) + " bytes");
-    }
-    out->data = memory.data != nullptr ? static_cast<std::byte*>(memory.data) + start : nullptr;
-    out->read_only = memory.read_only;
-    out->owner = std::move(memory.owner);
-    array::check_tensor(out, kWhere);
-  }
+  read_interface(interface, object, type_by_name(object, interface), out);
   read_mask(interface, kWhere, out, [](PyObject* mask, Tensor* read) {
     tensor_from_any(mask, {}, read);
     if (read->device.type != device::DeviceType::kCpu) {
@@ -301,6 +359,29 @@ bool tensor_from_array_interface(PyObject* object, Tensor* out) {
     *read = exchange::without_event(std::move(*read));
   });
   return true;
+}
+
+void bind_array_interface(nb::module_& module) {
+  module.def(
+      "from_array_interface",
+      [](nb::handle desc, nb::handle owner, nb::handle deleter) {
+        drain_deferred();
+        return adopted(desc, owner, deleter);
+      },
+      "desc"_a.none(), "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
+      "Returns a Tensor of host memory that a dictionary of NumPy's array interface, version 3, describes.\n\n"
+      "desc: shape, typestr, data (a pair of address and read-only flag), version, and where needed strides (in bytes) "
+      "and descr. An entry dtype (\"bfloat16\", or whatever empty() takes) says types that typestr can't, and stands "
+      "instead of it. A mask is refused. The addresses aren't tried: wrong ones end the process when the memory is "
+      "read.\n"
+      "owner: an object that is kept while the memory is in use. If the dictionary has no data, the owner's buffer is "
+      "the memory. Without an owner, the caller must keep the memory alive.\n"
+      "deleter: a function that takes the address in data and frees it. It is called once, when the memory is no "
+      "longer used, before the owner is released, on any thread of Python's. It isn't called if this call "
+      "raises (the memory is then still the caller's), when the interpreter ends, or in a forked child.\n\n"
+      "Raises InvalidDataError or InvalidArgumentError, which are ValueErrors, for entries that are missing or wrong, "
+      "TypeError for entries of the wrong type, UnsupportedTypeError for elements that aren't supported (Python "
+      "objects), UnsupportedError for a mask.");
 }
 
 }  // namespace crossdock::python

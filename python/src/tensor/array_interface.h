@@ -29,6 +29,11 @@ enum class Units : bool { kBytes, kElements };
 bool describe_from(const nanobind::dict& interface, const char* where, array::Tensor* out, Units units = Units::kBytes,
                    const std::optional<array::ElementType>& known = {});
 
+/// Returns the element type that the entry "dtype" of a caller's dictionary names, for types that a typestr can't
+/// express. Returns nullopt without the entry. Throws InvalidDataError if the typestr is of another size, and the
+/// errors of element_type_in().
+std::optional<array::ElementType> type_in_dtype(nanobind::handle interface);
+
 /// Returns true if all elements of a tensor whose extents are set lie in `size` bytes, the first element at byte
 /// `offset`. `where` begins the text of errors.
 bool lies_in(const array::Tensor& tensor, std::int64_t offset, std::int64_t size, const char* where);
@@ -42,5 +47,8 @@ void read_mask(const nanobind::dict& interface, const char* where, array::Tensor
 /// order), data and version. With kElements, strides are counted in elements, of which they must be multiples. Throws
 /// ExportError for types without a typestr.
 nanobind::dict interface_of(const array::Tensor& tensor, int version, Units units = Units::kBytes);
+
+/// Adds from_array_interface().
+void bind_array_interface(nanobind::module_& module);
 
 }  // namespace crossdock::python

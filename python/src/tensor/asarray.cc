@@ -101,6 +101,21 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
 }
 
+/// The method __dlpack__ of tables and streams of ours, which only says which call helps. Set by bind_asarray(), and an
+/// intentional leak.
+PyObject* refusing_dlpack = nullptr;
+
+bool refuses_dlpack(PyTypeObject* type) { return _PyType_Lookup(type, names::__dlpack__()) == refusing_dlpack; }
+
+/// Imports what an instance of a class derived from crossdock.Exports describes, as its exports do. Returns false for
+/// other objects.
+bool tensor_from_description(PyObject* object, Tensor* out) {
+  if (_PyType_Lookup(Py_TYPE(object), names::__crossdock_array__()) == nullptr) return false;
+  const nb::object described = nb::module_::import_("crossdock._exports").attr("described")(nb::handle(object));
+  *out = tensor_of(described.ptr());
+  return true;
+}
+
 /// Arguments of asarray(), from_dlpack() and the like. Borrowed; null or None if not given.
 struct Options {
   PyObject* device = nullptr;
@@ -314,6 +329,7 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
   }
   if (PyObject_CheckBuffer(object) != 0) {
     if (!has_plain_buffer(Py_TYPE(object))) {
+      if (tensor_from_description(object, out)) return;
       // Shared, managed and pinned memory may also have a buffer, but that doesn't tell its device and its stream.
       if (tensor_from_usm_array(object, out) || tensor_from_cuda_array(object, options.sync, out)) return;
       refuse_masked_array(object);
@@ -324,11 +340,14 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
     if (tensor_from_array_interface(object, out)) return;
   }
   if (tensor_from_exchange_api(object, out)) return;
+  // Before Arrow, which has no writable memory.
+  if (tensor_from_description(object, out)) return;
   // Before DLPack: Arrow data is read-only, and some producers don't say so in DLPack.
   if (tensor_from_arrow(object, exchange::BoolPolicy::kRefuse, false, out)) return;
   // Before DLPack: the SYCL interface names the queue.
   if (tensor_from_usm_array(object, out)) return;
-  if (tensor_from_dlpack(object, nullptr, options.copy == false ? Py_False : nullptr, out)) return;
+  PyObject* const copy = options.copy == false ? Py_False : nullptr;
+  if (!refuses_dlpack(Py_TYPE(object)) && tensor_from_dlpack(object, nullptr, copy, out)) return;
   if (tensor_from_cuda_array(object, options.sync, out)) return;
   if (tensor_from_array_interface(object, out)) return;
   // Before __array__, which silently turns nulls into NaN and copies chunks together.
@@ -345,6 +364,7 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
 }
 
 void bind_asarray(nb::module_& module) {
+  refusing_dlpack = nb::object(nb::module_::import_("crossdock._columns").attr("__dlpack__")).release().ptr();
   for (PyMethodDef* function = functions; function->ml_name != nullptr; ++function) {
     module.attr(function->ml_name) = checked(PyCFunction_NewEx(function, nullptr, nb::str("crossdock").ptr()));
   }

@@ -45,11 +45,12 @@ bool streams_are_heeded() noexcept {
 
 }  // namespace
 
-Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::optional<bool> sync) {
+Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::optional<bool> sync,
+                                  const std::optional<array::ElementType>& known) {
   if (PyDict_Check(interface.ptr()) == 0) throw_type_error(interface, "__cuda_array_interface__ must be a dict");
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   Tensor tensor;
-  if (!describe_from(dictionary, kWhere, &tensor)) {
+  if (!describe_from(dictionary, kWhere, &tensor, Units::kBytes, known)) {
     throw InvalidDataError(std::string(kWhere) +
                            ": its entry \"data\" is missing, or is not a pair of address and flag");
   }
@@ -114,10 +115,11 @@ void bind_cuda_array(nb::module_& module) {
       "from_cuda_array_interface",
       [](nb::handle desc, nb::handle owner, std::optional<bool> sync) {
         drain_deferred();
-        return checked(new_tensor(tensor_from_cuda_interface(desc, owner, sync)));
+        return checked(new_tensor(tensor_from_cuda_interface(desc, owner, sync, type_in_dtype(desc))));
       },
       "desc"_a, "owner"_a.none() = nb::none(), "sync"_a.none() = nb::none(),
       "Returns a Tensor of a dictionary of the CUDA Array Interface.\n\n"
+      "desc: an entry dtype in it (\"bfloat16\") says types that typestr can't, and stands instead of it.\n"
       "owner: an object that is kept while the memory is in use. Without one, the caller must keep the memory alive.\n"
       "sync: whether the result is ordered after the stream in the dictionary. False: the caller is responsible for "
       "the order. None: the value of set_cuda_array_interface_sync().");

@@ -8,6 +8,7 @@
 
 #include "../deferred.h"
 #include "../wait.h"
+#include "array_interface.h"
 #include "arrow.h"
 #include "crossdock/exchange/copy.h"
 #include "cuda_array.h"
@@ -295,6 +296,7 @@ void bind_tensor(nb::module_& module) {
   }
   module.attr("Tensor") = type;
   bind_asarray(module);
+  bind_array_interface(module);
   bind_cuda_array(module);
   bind_usm_array(module);
   bind_tensor_arrow(module);

@@ -100,7 +100,8 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   if (version.is_none()) fail("its entry \"version\" is missing");
   const std::int64_t number = integer_in(version, kWhere, "version");
   Tensor tensor;
-  const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements);
+  const std::optional<array::ElementType> known = shown ? std::nullopt : type_in_dtype(interface);
+  const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements, known);
   if (!has_data && PyDict_Contains(dictionary.ptr(), nb::str("data").ptr()) != 0) {
     fail(
         "its data must be a pair of address and read-only flag; to use the owner's buffer instead, leave the entry "
@@ -231,6 +232,7 @@ void bind_usm_array(nb::module_& module) {
       },
       "desc"_a, "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
       "Returns a Tensor of a dictionary of the SYCL USM array interface.\n\n"
+      "desc: an entry dtype in it (\"bfloat16\") says types that typestr can't, and stands instead of it.\n"
       "owner: an object that is kept while the memory is in use. If the dictionary has no data, the owner's buffer "
       "is the memory. Without an owner, the caller must keep the memory alive.\n"
       "deleter: a function that takes the address in data and frees it. It is called once, when the memory is no "
