@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _loading, _native, _nested, file
+from crossdock import _loading, _native, _nested, _tracing, file
 from crossdock._options import (
     check_schemes,
     checked_name,
@@ -400,20 +400,30 @@ class Client:
     ) -> _native.RecordBatchReader:
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
-        return self._native.get(
-            checked_name(name),
-            None if columns is None else [*columns],
-            wait,
-            milliseconds(timeout, "timeout"),
-            validation,
-            limits or _native.Limits(),
-            None if arena is None else arena._of_host("get()"),
-            device,
-            None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
-            copy_on_write,
-            log,
-            interrupt,
-        )
+        asked = checked_name(name)
+        span = _tracing.begin(self._uri, name)
+        try:
+            reader = self._native.get(
+                asked,
+                None if columns is None else [*columns],
+                wait,
+                milliseconds(timeout, "timeout"),
+                validation,
+                limits or _native.Limits(),
+                None if arena is None else arena._of_host("get()"),
+                device,
+                None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
+                copy_on_write,
+                log,
+                interrupt,
+            )
+        except BaseException as error:
+            if span is not None:
+                span.fail(error)
+            raise
+        if span is not None:
+            reader._trace(span.end)
+        return reader
 
     def put(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
         """Sends a table to an Arrow Flight server, which publishes it as `name`; returns once it has.

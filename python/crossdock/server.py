@@ -23,6 +23,7 @@ from crossdock.table import Table
 
 if TYPE_CHECKING:
     from crossdock._typing import Mode, Source, Stability, Wait
+    from crossdock.metrics import Metrics
     from crossdock.tls import TLS
 
 __all__ = ["Server", "serve"]
@@ -154,6 +155,9 @@ class Server:
         client.
     stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
         over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
+    metrics: "127.0.0.1:9464": also answers HTTP requests there: `/metrics` for Prometheus, `/healthz`, and `/readyz`,
+        which is ready once all `sources` are published. Port 0 is a free one, the host "*" every address of the
+        machine; see `server.metrics`. Everybody who reaches the address may ask. It needs prometheus-client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -192,6 +196,7 @@ class Server:
         ticket_lifetime: float = 300.0,
         login_lifetime: float = 12 * 3600.0,
         stats: Literal["any"] | None = None,
+        metrics: str | None = None,
     ) -> None:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
@@ -250,14 +255,21 @@ class Server:
                         f"{option} is for a Flight server: give flight= too, or leave {option} out"
                     )
         self._native = _native.Server(options)
+        self._metrics: Metrics | None = None
         _deferred_thread.start()
         try:
+            if metrics is not None:
+                from crossdock.metrics import Metrics
+
+                self._metrics = Metrics(self, metrics, ready=False)
             for name, source in (sources or {}).items():
                 try:
                     self.publish(name, source)
                 except Error as error:
                     error.add_note(f"while publishing {name!r}")
                     raise
+            if self._metrics is not None:
+                self._metrics.set_ready(True)
         except BaseException:
             self.close()
             raise
@@ -287,6 +299,11 @@ class Server:
     def flight_uri(self) -> str | None:
         """The URI of the Arrow Flight server, as in "grpc://127.0.0.1:8815"; None if there is none."""
         return self._native.flight_uri or None
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The HTTP server of `metrics`, with its `uri` and `set_ready()`; None if there is none."""
+        return self._metrics
 
     def location(self, name: str | bytes) -> str:
         """Returns a location URI with a remote_handle: clients strictly as specified read the table's bodies by it.
@@ -418,7 +435,11 @@ class Server:
         Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
         closed nevertheless, and a second call continues the wait.
         """
-        self._native.close()
+        try:
+            self._native.close()
+        finally:
+            if self._metrics is not None and self.closed:
+                self._metrics.close()
 
     def __enter__(self) -> Server:
         return self
