@@ -1,7 +1,7 @@
 """The processes of the newcomers' benchmark, each started by newcomers.py. Each says a line of JSON when it is ready,
 and runs until its standard input ends.
 
-  python -m bench._crowd serve --uri URI [--token TOKEN]
+  python -m bench._crowd serve --uri URI [--token TOKEN] [--metrics ADDRESS]
   python -m bench._crowd read --uri URI --readers N [--token TOKEN]
   python -m bench._crowd accept
   python -m bench._crowd zeros --uri URI
@@ -30,10 +30,10 @@ def say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 
-def serve(uri: str, token: str | None) -> None:
+def serve(uri: str, token: str | None, metrics: str | None) -> None:
     batches = make_batches(BATCH_BYTES, 16)
-    with xd.serve({"batches": batches * 64}, uri, token=token) as server:
-        say(uri=server.uri)
+    with xd.serve({"batches": batches * 64}, uri, token=token, metrics=metrics) as server:
+        say(uri=server.uri, metrics=server.metrics and server.metrics.uri)
         sys.stdin.read()
 
 
@@ -96,9 +96,10 @@ def main() -> None:
     parser.add_argument("--uri", default="shm:")
     parser.add_argument("--readers", type=int, default=64)
     parser.add_argument("--token")
+    parser.add_argument("--metrics")
     given = parser.parse_args()
     if given.what == "serve":
-        serve(given.uri, given.token)
+        serve(given.uri, given.token, given.metrics)
     elif given.what == "read":
         read(given.uri, given.readers, given.token)
     elif given.what == "accept":

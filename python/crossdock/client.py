@@ -6,7 +6,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _loading, _native, _nested, file
+from crossdock import _loading, _native, _nested, _tracing, file
 from crossdock._options import (
     check_schemes,
     checked_name,
@@ -124,6 +124,19 @@ class Client:
         return self._native.list(
             count(max_entries, "max_entries", "entries", least=0), count(max_bytes, "max_bytes", "bytes", least=0)
         )
+
+    def server_stats(self) -> dict[str, Any]:
+        """Returns the statistics of the server, or the relay, that the client is connected to: what its `stats()`
+        returns there, see `Server.stats()`. The lists "sources" and "consumers" have at most 256 entries each, and
+        "sources_left_out" and "consumers_left_out" say how many more there are. A server may answer several requests
+        within some milliseconds with the same.
+
+        Raises `PermissionError` if the server doesn't let this client see them: over shm, its own user and root may;
+        over networks, clients that have proved the token or a certificate that the server demands; all others if it was
+        started with `stats="any"`. Raises `UnsupportedError` if the server is too old to know the request, or a Flight
+        server, and `InvalidDataError` if the answer isn't statistics.
+        """
+        return self._native.server_stats()
 
     def get(
         self,
@@ -387,20 +400,30 @@ class Client:
     ) -> _native.RecordBatchReader:
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
-        return self._native.get(
-            checked_name(name),
-            None if columns is None else [*columns],
-            wait,
-            milliseconds(timeout, "timeout"),
-            validation,
-            limits or _native.Limits(),
-            None if arena is None else arena._of_host("get()"),
-            device,
-            None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
-            copy_on_write,
-            log,
-            interrupt,
-        )
+        asked = checked_name(name)
+        span = _tracing.begin(self._uri, name)
+        try:
+            reader = self._native.get(
+                asked,
+                None if columns is None else [*columns],
+                wait,
+                milliseconds(timeout, "timeout"),
+                validation,
+                limits or _native.Limits(),
+                None if arena is None else arena._of_host("get()"),
+                device,
+                None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
+                copy_on_write,
+                log,
+                interrupt,
+            )
+        except BaseException as error:
+            if span is not None:
+                span.fail(error)
+            raise
+        if span is not None:
+            reader._trace(span.end)
+        return reader
 
     def put(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
         """Sends a table to an Arrow Flight server, which publishes it as `name`; returns once it has.

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _deferred_thread, _native
-from crossdock._options import check_schemes, checked_uri, count, milliseconds, scheme_of, transports
+from crossdock._options import check_schemes, checked_uri, count, milliseconds, scheme_of, stats_for_all, transports
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from crossdock.metrics import Metrics
     from crossdock.tls import TLS
 
 __all__ = ["Relay", "relay"]
@@ -49,6 +50,8 @@ class Relay:
     login: a user name and a password, for upstreams that are Flight servers with logins.
     checksum: over tcp, as for `connect()` and `serve()`.
     tls: over tcp+tls, the certificates that are trusted, and those of the relay itself, as for both of them.
+    stats: who may ask for the relay's statistics, as for `serve()`.
+    metrics: where the relay's metrics are, as for `serve()`.
 
     The relay logs to the logger "crossdock", for example when the upstream can't be reached. After a failure to connect
     it tries again with the first request after a second.
@@ -72,6 +75,8 @@ class Relay:
         login: tuple[str, str] | None = None,
         checksum: bool | None = None,
         tls: TLS | None = None,
+        stats: Literal["any"] | None = None,
+        metrics: str | None = None,
     ) -> None:
         from_uris, uris = _uris(upstream), _uris(uri)
         if not isinstance(stale, bool):
@@ -89,6 +94,7 @@ class Relay:
         options.uris = uris
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.transports = transports(users, token, checksum, None, tls)
+        options.stats_for_all = stats_for_all(stats)
         self._native = _native.Relay(
             from_uris,
             options,
@@ -99,6 +105,15 @@ class Relay:
             stale,
         )
         _deferred_thread.start()
+        self._metrics: Metrics | None = None
+        if metrics is not None:
+            try:
+                from crossdock.metrics import Metrics
+
+                self._metrics = Metrics(self, metrics)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def uri(self) -> str:
@@ -115,6 +130,11 @@ class Relay:
         """True after `close()`."""
         return self._native.closed
 
+    @property
+    def metrics(self) -> Metrics | None:
+        """The HTTP server of `metrics`, with its `uri` and `set_ready()`; None if there is none."""
+        return self._metrics
+
     def stats(self) -> dict[str, Any]:
         """Returns what `Server.stats()` returns, and the counts "hits" (requests that were answered with what was held
         and current), "stale_hits" (with what was held while the upstream was gone), "fetches", "failures" (fetches that
@@ -125,7 +145,11 @@ class Relay:
     def close(self) -> None:
         """Ends every stream and fetch under way with an error at its consumer, and removes the socket. What consumers
         hold stays valid. May be called twice."""
-        self._native.close()
+        try:
+            self._native.close()
+        finally:
+            if self._metrics is not None and self.closed:
+                self._metrics.close()
 
     def __enter__(self) -> Relay:
         return self

@@ -7,13 +7,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from crossdock import _deferred_thread, _loading, _native, _nested, _sources
-from crossdock._options import check_schemes, check_tls, checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import (
+    check_schemes,
+    check_tls,
+    checked_name,
+    checked_uri,
+    count,
+    milliseconds,
+    stats_for_all,
+    transports,
+)
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 from crossdock.table import Table
 
 if TYPE_CHECKING:
     from crossdock._typing import Mode, Source, Stability, Wait
+    from crossdock.metrics import Metrics
     from crossdock.tls import TLS
 
 __all__ = ["Server", "serve"]
@@ -144,6 +154,11 @@ class Server:
         aren't taken, "replace" also in place of others. None: none. A table is published once all of it has come.
     max_put: the most bytes of one such table, which are memory of this process; more is a `ResourceError` at the
         client.
+    stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
+        over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
+    metrics: "127.0.0.1:9464": also answers HTTP requests there: `/metrics` for Prometheus, `/healthz`, and `/readyz`,
+        which is ready once all `sources` are published. Port 0 is a free one, the host "*" every address of the
+        machine; see `server.metrics`. Everybody who reaches the address may ask. It needs prometheus-client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -181,6 +196,8 @@ class Server:
         ticket_keys: Iterable[bytes] | None = None,
         ticket_lifetime: float = 300.0,
         login_lifetime: float = 12 * 3600.0,
+        stats: Literal["any"] | None = None,
+        metrics: str | None = None,
     ) -> None:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
@@ -211,6 +228,7 @@ class Server:
         end: Literal["server", "both"] = "server" if puts is None else "both"
         options.transports = transports(users, token, checksum, remote_reads, tls, end=end)
         options.limits = limits or _native.Limits()
+        options.stats_for_all = stats_for_all(stats)
         if flight is not None:
             options.flight_uri = checked_uri(flight)
             options.flight_token = token or ""
@@ -238,14 +256,21 @@ class Server:
                         f"{option} is for a Flight server: give flight= too, or leave {option} out"
                     )
         self._native = _native.Server(options)
+        self._metrics: Metrics | None = None
         _deferred_thread.start()
         try:
+            if metrics is not None:
+                from crossdock.metrics import Metrics
+
+                self._metrics = Metrics(self, metrics, ready=False)
             for name, source in (sources or {}).items():
                 try:
                     self.publish(name, source)
                 except Error as error:
                     error.add_note(f"while publishing {name!r}")
                     raise
+            if self._metrics is not None:
+                self._metrics.set_ready(True)
         except BaseException:
             self.close()
             raise
@@ -275,6 +300,11 @@ class Server:
     def flight_uri(self) -> str | None:
         """The URI of the Arrow Flight server, as in "grpc://127.0.0.1:8815"; None if there is none."""
         return self._native.flight_uri or None
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """The HTTP server of `metrics`, with its `uri` and `set_ready()`; None if there is none."""
+        return self._metrics
 
     def location(self, name: str | bytes) -> str:
         """Returns a location URI with a remote_handle: clients strictly as specified read the table's bodies by it.
@@ -373,14 +403,29 @@ class Server:
         self._native.replace_ticket_keys([] if keys is None else _checked_keys(keys))
 
     def stats(self) -> dict[str, Any]:
-        """Returns the cost of each source and the leases of each consumer: a snapshot in plain dicts and lists.
+        """Returns the cost of each source, the leases of each consumer, and counts since the server's start: a snapshot
+        in plain dicts and lists.
 
-        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers": pid, peer, name,
-        batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value,
-        carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
-        "message"; None before the first, and of a connection without bodies) and why (the reason for that way). The
-        counts
-        "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
+        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers", the connections:
+        pid, peer, name, batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
+        bytes_by_value, carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began:
+        "map", "read" or "message"; None before the first, and of a connection without bodies) and why (the reason for
+        that way).
+
+        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (all since the start),
+        "connections_now", "rejected" (clients that were rejected in their handshake, by reason: "version",
+        "not_allowed", "malformed", "late", "full", "resources", "protection") and "protocol_errors" (connections that
+        were ended because they broke the protocol).
+
+        Sums over all streams since the start, which never decrease: "streams", "batches", "rows", "bytes",
+        "bytes_by_value", "bytes_copied", "bitmap_bytes_copied", and two histograms: "first_batch", the time from a
+        request to the first batch that was sent, and "batch", the time between two batches of a stream. A histogram has
+        "limits" (the upper limits of its buckets in seconds; the last bucket has none), "counts" (of each bucket) and
+        "sum" (seconds).
+
+        What all consumers hold now: "leases", "leased_bytes", "oldest_lease" (seconds, or None).
+
+        "sources_left_out" and "consumers_left_out" are 0 here, see `Client.server_stats()`.
         """
         return self._native.stats()
 
@@ -391,7 +436,11 @@ class Server:
         Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
         closed nevertheless, and a second call continues the wait.
         """
-        self._native.close()
+        try:
+            self._native.close()
+        finally:
+            if self._metrics is not None and self.closed:
+                self._metrics.close()
 
     def __enter__(self) -> Server:
         return self

@@ -25,6 +25,34 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
+/// Tells `trace`, if there is one, of a batch, or of the end.
+void note_read(StreamTrace* trace, const std::optional<array::RecordBatch>& batch) noexcept {
+  if (trace == nullptr) return;
+  if (batch) {
+    trace->note(*batch);
+  } else {
+    trace->end();
+  }
+}
+
+/// Tells `trace`, if there is one, of an error, unless the stream can be read further after it.
+void note_failure(StreamTrace* trace, const Error& error) {
+  if (trace == nullptr || error.code() == ErrorCode::kInterrupted || error.code() == ErrorCode::kTimeout) return;
+  trace->end(std::string(error_name(error.code())) + ": " + error.what());
+}
+
+/// Reads the next batch, and tells `trace` what came of it.
+std::optional<array::RecordBatch> read_traced(array::BatchStream& stream, StreamTrace* trace) {
+  try {
+    std::optional<array::RecordBatch> batch = stream.next();
+    note_read(trace, batch);
+    return batch;
+  } catch (const Error& error) {
+    note_failure(trace, error);
+    throw;
+  }
+}
+
 constexpr const char* kClosedMeanwhile = "this RecordBatchReader was closed while next() waited";
 
 }  // namespace
@@ -112,10 +140,10 @@ std::optional<array::RecordBatch> PyReader::next() {
   try {
     const GilRelease release;
     const Use use(*this);
-    std::optional<array::RecordBatch> batch = stream_->next();
+    std::optional<array::RecordBatch> batch = read_traced(*stream_, trace_.get());
     // A producer in C can't be interrupted by close(), so this is checked after it has returned.
     if (interrupt_->cancelled()) throw ClosedError(kClosedMeanwhile);
-    note_taken(batch.has_value());
+    note_taken(batch);
     return batch;
   } catch (const InterruptedError&) {
     if (interrupt_->raise_here()) throw nb::python_error();
@@ -124,7 +152,7 @@ std::optional<array::RecordBatch> PyReader::next() {
   }
 }
 
-void PyReader::note_taken(bool batch) noexcept {
+void PyReader::note_taken(const std::optional<array::RecordBatch>& batch) noexcept {
   if (reader_ != nullptr) bytes_copied_->store(reader_->bytes_copied(), std::memory_order_relaxed);
   if (batch) {
     begun_.store(true);
@@ -141,12 +169,20 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   const GilRelease release;
   const Use use(*this);
   bool there = true;
-  if (reader_ != nullptr) {
-    there = reader_->try_next(batch);
-  } else {
-    *batch = stream_->next();
+  try {
+    if (reader_ != nullptr) {
+      there = reader_->try_next(batch);
+    } else {
+      *batch = stream_->next();
+    }
+  } catch (const Error& error) {
+    note_failure(trace_.get(), error);
+    throw;
   }
-  if (there) note_taken(batch->has_value());
+  if (there) {
+    note_read(trace_.get(), *batch);
+    note_taken(*batch);
+  }
   return there;
 }
 
@@ -176,10 +212,11 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
         "get() the table again, or iterate over the remaining batches");
   }
   // The consumer may call the stream with or without the GIL.
-  const auto read = [interrupt = interrupt_, counted = bytes_copied_, reader = reader_](array::BatchStream& of) {
+  const auto read = [interrupt = interrupt_, counted = bytes_copied_, trace = trace_,
+                     reader = reader_](array::BatchStream& of) {
     try {
       const GilReleaseIfHeld without_gil;  // a Python source in this process may need the GIL to make the batch
-      std::optional<array::RecordBatch> batch = of.next();
+      std::optional<array::RecordBatch> batch = read_traced(of, trace.get());
       if (reader != nullptr) counted->store(reader->bytes_copied(), std::memory_order_relaxed);
       return batch;
     } catch (const InterruptedError&) {
@@ -189,6 +226,7 @@ std::unique_ptr<array::BatchStream> PyReader::hand_over() {
   };
   auto stream = derived_stream(std::move(stream_), read);
   reader_ = nullptr;
+  trace_.reset();
   state_.store(State::kHandedOver);
   return stream;
 }
@@ -210,6 +248,7 @@ void PyReader::close_in_use() {
   } else {
     stream_.reset();
   }
+  trace_.reset();
   state_.store(State::kClosed);
 }
 
@@ -299,6 +338,12 @@ void bind_reader(nb::module_& module) {
           },
           "Reads without waiting. Returns (True, batch), (True, None) at the end, or (False, None) if no batch has "
           "arrived.")
+      .def(
+          "_trace",
+          [](PyReader& self, nb::handle on_end) { self.set_trace(std::make_shared<StreamTrace>(on_end.ptr())); },
+          "on_end"_a,
+          "Calls on_end(batches, bytes, time, error) once the stream is over: time in ns since 1970, error a str or "
+          "None. Call it before the first batch is read.")
       .def("_prepare_sleep", &PyReader::prepare_sleep,
            "Returns the descriptor that becomes readable when data arrives, or -1 if data has arrived meanwhile: then "
            "don't wait.")

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "core/fork.h"
 #include "crossdock/session/client.h"
 #include "interrupt.h"
+#include "stream_trace.h"
 
 namespace crossdock::python {
 
@@ -54,14 +56,16 @@ class PyReader {
   /// ClosedError. Does nothing in a forked child, or if the stream was handed over: its consumer owns it then.
   void close();
   const char* state() const noexcept;
+  /// Tells `trace` of each batch from now on, and of the end. Call it before the first batch is read.
+  void set_trace(std::shared_ptr<StreamTrace> trace) noexcept { trace_ = std::move(trace); }
 
  private:
   enum class State : std::uint8_t { kOpen, kEnded, kHandedOver, kClosed };
   class Use;
   void require_open() const;
   void close_in_use();
-  /// Records that a batch was returned (true) or that the stream is at its end (false).
-  void note_taken(bool batch) noexcept;
+  /// Records that a batch was returned, or that the stream is at its end.
+  void note_taken(const std::optional<array::RecordBatch>& batch) noexcept;
 
   ForkGuard made_in_;
   const std::shared_ptr<const array::Schema> schema_;
@@ -77,7 +81,8 @@ class PyReader {
   std::atomic<State> state_{State::kOpen};
   /// Shared with the stream that was handed over.
   const std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied_ = std::make_shared<std::atomic<std::uint64_t>>(0);
-  std::atomic<bool> begun_{false};  // next() or try_next() has returned a batch
+  std::shared_ptr<StreamTrace> trace_;  // null: none; shared with the stream that was handed over
+  std::atomic<bool> begun_{false};      // next() or try_next() has returned a batch
 };
 
 void bind_reader(nanobind::module_& module);

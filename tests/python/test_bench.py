@@ -134,6 +134,16 @@ def test_newcomers_connect_beside_busy_readers(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [50, 50, 50]
 
 
+def test_a_server_is_observed_beside_its_readers(tmp_path):
+    result = run("observe", tmp_path)
+    assert result["connections"] == 9, "the readers and the one who asks"
+    for turns in result["turns"].values():
+        assert min(turn[what] for turn in turns for what in ("rate", "cpu")) > 0
+    assert 0 < result["scrape"]["p50"] <= result["scrape"]["p99"]
+    assert 0 < result["request"]["p50"] <= result["request"]["p99"]
+    assert [target["bound"] for target in result["targets"]] == [1.01, 1.01]
+
+
 def test_consumers_all_read_at_once(tmp_path):
     result = run("consumers", tmp_path)
     assert len(result["rates"]) == result["consumers"] == 4

@@ -11,6 +11,7 @@ import typer
 import crossdock as xd
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.observing import MetricsAddress, observed, set_ready
 from crossdock.cli.options import (
     Checksum,
     TlsCertificate,
@@ -74,6 +75,7 @@ def relay(
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
+    metrics: MetricsAddress = None,
 ) -> None:
     """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
     Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line."""
@@ -103,7 +105,8 @@ def relay(
         except xd.NotFoundError as error:
             # No server is there, as of the commands that connect; or the folder of a socket to listen at.
             raise xd.ConnectionError(str(error)) from None
-        with made:
+        with made, observed(made, metrics) as health:
+            set_ready(health, True)
             for one in made.uris:
                 print(one, flush=True)
             if sys.stderr.isatty():
@@ -111,3 +114,4 @@ def relay(
             # Wakes regularly, so that log lines of the relay's threads are delivered.
             while not stop.wait(0.5):
                 pass
+            set_ready(health, False, "draining")

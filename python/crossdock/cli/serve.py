@@ -20,6 +20,7 @@ from crossdock._options import checked_name
 from crossdock._text import shown
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.observing import MetricsAddress, observed, set_ready
 from crossdock.cli.options import (
     Checksum,
     RemoteReads,
@@ -177,6 +178,7 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    metrics: MetricsAddress = None,
 ) -> None:
     """Serves the tables in FILE... until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a
     line."""
@@ -207,6 +209,7 @@ def serve(
         _server_at(uri, checksum, trusted, flight, tls)
         if uri
         else _server_at_a_name(names[0], checksum, flight, tls) as server,
+        observed(server, metrics) as health,
     ):
         for one, path in zip(names, files, strict=True):
             if stop.is_set():
@@ -214,6 +217,7 @@ def serve(
             _publish(server, one, path, stable, stop)
         if stop.is_set():
             return
+        set_ready(health, True)
         for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
             print(one, flush=True)
         for one in names if trusted else ():
@@ -227,3 +231,4 @@ def serve(
         # Wakes regularly, so that log lines of the server's thread are delivered.
         while not stop.wait(0.5):
             pass
+        set_ready(health, False, "draining")

@@ -1,0 +1,52 @@
+"""`--metrics` of the commands that serve."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import crossdock as xd
+from crossdock.cli.reporting import MissingPackageError
+
+if TYPE_CHECKING:
+    from crossdock.metrics import Metrics
+
+__all__ = ["MetricsAddress", "observed", "set_ready"]
+
+MetricsAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="'127.0.0.1:9464': also answers HTTP requests there: /metrics for Prometheus, /healthz, and /readyz, "
+        "which is ready once everything is served. '*:9464' at every address. Needs prometheus-client.",
+        show_default=False,
+    ),
+]
+
+
+@contextlib.contextmanager
+def observed(of: xd.Server | xd.Relay, address: str | None) -> Iterator[Metrics | None]:
+    """Serves the metrics of a server or a relay, which isn't ready yet. Without an address, does nothing."""
+    if address is None:
+        yield None
+        return
+    try:
+        from crossdock.metrics import Metrics
+
+        metrics = Metrics(of, address, ready=False)
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(str(error)) from error
+    try:
+        yield metrics
+    finally:
+        metrics.close()
+
+
+def set_ready(metrics: Metrics | None, ready: bool, why: str = "") -> None:
+    """Says whether /readyz is to answer that the server is ready."""
+    if metrics is not None:
+        metrics.set_ready(ready, why)
