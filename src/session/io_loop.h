@@ -59,9 +59,9 @@ class IoLoop {
            std::shared_ptr<Consumer> consumer, Catalog& catalog)
         : waker(std::make_shared<ConnectionWaker>(catalog.waker(), this)),
           server_end(std::move(connection), options, std::move(consumer),
-                     [this, &catalog](std::string_view ticket, const transport::Connection& asking,
+                     [this, &catalog](const dissociated::Request& request, const transport::Connection& asking,
                                       const std::shared_ptr<const CountedStream>& counted) {
-                       return catalog.open(ticket, asking, counted, waker);
+                       return catalog.open(request, asking, counted, waker);
                      }) {}
     ~Member() { waker->detach(); }
     Member(const Member&) = delete;

@@ -4,12 +4,16 @@
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "dissociated/request.h"
 
 namespace crossdock::session {
 
 void check_name(std::string_view name) {
   if (name.empty())
     throw InvalidArgumentError("a published name can't be empty: the empty ticket requests the catalog");
+  if (dissociated::begins_as_request(as_bytes(name))) {
+    throw InvalidArgumentError("a name can't begin as a request with parameters does: " + shown(name, 60));
+  }
   if (name.size() > kMostName) {
     throw InvalidArgumentError("a name of " + std::to_string(name.size()) + " bytes is too long, " +
                                std::to_string(kMostName) + " are the most: " + shown(name, 60));
