@@ -478,7 +478,12 @@ class Client:
         copy_on_write: bool,
         log: StreamLog | None = None,
         interrupt: Interrupt | None = None,
+        rows: tuple[int, int] | None = None,
+        batches: Sequence[tuple[int, int]] | None = None,
     ) -> RecordBatchReader: ...
+    def statistics(
+        self, name: bytes, columns: Sequence[str], timeout_ms: int, interrupt: Interrupt | None = None
+    ) -> RecordBatchReader | None: ...
     def tensor(
         self,
         name: bytes,

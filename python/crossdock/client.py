@@ -16,11 +16,13 @@ from crossdock._options import (
     milliseconds,
     transports,
 )
+from crossdock._rows import checked_rows, first_and_count
+from crossdock._scan import Requests, Scan
 from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from crossdock._typing import Array, DeviceLike, Nested, Source, Validation, Wait, Way
     from crossdock.aio import AsyncRecordBatchReader
@@ -150,6 +152,7 @@ class Client:
         device: DeviceLike | None = None,
         read_ahead: int | None = None,
         writable: Literal[False, "copy-on-write"] = False,
+        rows: range | slice | None = None,
     ) -> _native.RecordBatchReader:
         """Returns a reader of the batches of `name`. Waits until the schema has arrived.
 
@@ -175,9 +178,24 @@ class Client:
             written to becomes a private copy, and nobody else sees them. `asarray()` of a column is writable then.
             Arrow's own libraries, and what they export, take all data as read-only. Publishing such data passes on what
             nobody has written to without a copy. Batches of one stream may share memory, such as dictionaries.
+        rows: the rows of a table that are wanted, as range(100, 200) or slice(100, None); None: all. Rows behind the
+            end don't exist, and are left out. Only the batches that have some of them are sent, where the server knows
+            such requests; the first and the last are sliced here, without a copy. The rows are of one version of the
+            table: if it is replaced meanwhile, it is asked for again, and after 8 times that is a `TimeoutError`. Of a
+            live stream and of a callable it is an `UnsupportedError`.
         """
         return self._start(
-            name, columns, wait, timeout, validation, limits, arena, device, read_ahead, is_copy_on_write(writable)
+            name,
+            columns,
+            wait,
+            timeout,
+            validation,
+            limits,
+            arena,
+            device,
+            read_ahead,
+            is_copy_on_write(writable),
+            rows=first_and_count(checked_rows(rows)),
         )
 
     def table(
@@ -190,18 +208,21 @@ class Client:
         validation: Validation | None = None,
         limits: _native.Limits | None = None,
         read_ahead: int | None = None,
+        rows: range | slice | None = None,
     ) -> Table:
         """Returns a handle of the table `name`, which can be read again and again, by any library that takes Arrow
         streams, and by `to_arrow()`, `to_pandas()` and `to_polars()`. Nothing is asked of the server yet. The options
-        are those of `get()`.
+        are those of `get()`. `filter()` of the handle names the rows that are wanted by their values.
         """
-        checked_name(name)
-        return Table(
-            name,
-            columns,
-            lambda chosen: self._start(name, chosen, wait, timeout, validation, limits, None, None, read_ahead, False),
-            self.list,
-        )
+        asked = checked_name(name)
+
+        def get(columns: Iterable[str] | None, **part: Any) -> _native.RecordBatchReader:
+            return self._start(name, columns, wait, timeout, validation, limits, None, None, read_ahead, False, **part)
+
+        def statistics(columns: Sequence[str]) -> _native.RecordBatchReader | None:
+            return self._native.statistics(asked, columns, milliseconds(timeout, "timeout"))
+
+        return Table(name, columns, Scan(Requests(get, statistics, self.list)), rows=checked_rows(rows))
 
     def aget(
         self,
@@ -214,12 +235,14 @@ class Client:
         device: DeviceLike | None = None,
         read_ahead: int | None = None,
         writable: Literal[False, "copy-on-write"] = False,
+        rows: range | slice | None = None,
     ) -> AsyncRecordBatchReader:
         """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
         batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
         with `aclose()`.
         """
         copy_on_write = is_copy_on_write(writable)
+        wanted = first_and_count(checked_rows(rows))
         from crossdock.aio import AsyncRecordBatchReader  # asyncio takes longer to import than the whole package
 
         return AsyncRecordBatchReader(
@@ -235,6 +258,7 @@ class Client:
                 read_ahead,
                 copy_on_write,
                 interrupt=interrupt,
+                rows=wanted,
             )
         )
 
@@ -397,6 +421,8 @@ class Client:
         *,
         log: _native.StreamLog | None = None,
         interrupt: _native.Interrupt | None = None,
+        rows: tuple[int, int] | None = None,
+        batches: Sequence[tuple[int, int]] | None = None,
     ) -> _native.RecordBatchReader:
         if isinstance(columns, str):
             raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
@@ -416,6 +442,8 @@ class Client:
                 copy_on_write,
                 log,
                 interrupt,
+                rows,
+                batches,
             )
         except BaseException as error:
             if span is not None:

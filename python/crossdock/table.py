@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, final
 
 from crossdock import _columns, _native
+from crossdock._filter import as_expression
 from crossdock._options import checked_name
+from crossdock._rows import first_and_count
+from crossdock._scan import Scan, both
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -18,25 +21,32 @@ __all__ = ["Table"]
 
 @final
 class Table:
-    """A table that a server offers under a name: `client.table(name)`.
+    """A table that a server offers under a name, or a part of it: `client.table(name)`.
 
     It is an Arrow stream that can be exported any number of times: each time, the server is asked for the table anew,
     and what is published then is read. So `pyarrow.table(t)`, `polars.DataFrame(t)` and DuckDB's queries
     (`duckdb.sql("select * from t")`) take it as often as they like. Within a machine nothing is copied before those
     libraries do.
 
+    `select()`, `filter()` and `rows=` of `Client.table()` name the part that is wanted. They decide what is sent: of
+    rows, the batches that have them; of a filter, those whose statistics (the lowest and the highest value, the nulls)
+    let a row match. What they return is exact all the same. `to_dataset()` and `to_lazy()` pass on to the server what
+    DuckDB and polars want of a table.
+
     Thread-safe, as the client is, which it keeps. Its methods raise what `Client.get()` raises. Errors in the middle of
     a table come out of other libraries as theirs, with our text.
     """
 
-    __slots__ = ("_client_list", "_columns", "_get", "_name")
+    __slots__ = ("_columns", "_expression", "_name", "_rows", "_scan")
 
     def __init__(
         self,
         name: str | bytes,
         columns: Iterable[str] | None,
-        get: Callable[[list[str] | None], _native.RecordBatchReader],
-        client_list: Callable[[], list[_native.CatalogEntry]],
+        scan: Scan,
+        *,
+        rows: range | None = None,
+        expression: Any = None,
     ) -> None:
         if isinstance(columns, (str, bytes)):
             raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
@@ -45,8 +55,9 @@ class Table:
         for column in self._columns or ():
             if not isinstance(column, str):
                 raise TypeError(f"a column's name must be a str, not {type(column).__name__}")
-        self._get = get
-        self._client_list = client_list
+        self._scan = scan
+        self._rows = rows
+        self._expression = expression
 
     @property
     def name(self) -> str | bytes:
@@ -58,6 +69,11 @@ class Table:
         return None if self._columns is None else [*self._columns]
 
     @property
+    def rows(self) -> range | None:
+        """The rows that are read, before a filter; None: all."""
+        return self._rows
+
+    @property
     def schema(self) -> _native.Schema:
         """The schema of what is published now."""
         with self.get() as reader:
@@ -65,22 +81,72 @@ class Table:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows, by the server's catalog as it is now. Raises `InvalidArgumentError` for a live stream."""
+        """The number of rows, by the server's catalog as it is now; with a filter, of those that it lets through, which
+        are counted. Raises `InvalidArgumentError` for a live stream."""
+        if self._expression is not None:
+            return int(self._scan.scanner([], self._rows, self._expression, {}).count_rows())
         name = checked_name(self._name)
-        entry = next((entry for entry in self._client_list() if checked_name(entry.name) == name), None)
+        entry = next((entry for entry in self._scan.requests.list() if checked_name(entry.name) == name), None)
         if entry is None or entry.kind != "table":
             self.get().close()  # raises what is wrong
         elif entry.rows is not None:
-            return entry.rows
+            return entry.rows if self._rows is None else len(range(entry.rows)[self._rows.start : self._rows.stop])
         raise InvalidArgumentError(f"{self._name!r} has no number of rows: it is live, or made when it is asked for")
 
     def get(self) -> _native.RecordBatchReader:
         """Asks for the table, and returns a reader of its batches, as `Client.get()` does."""
-        return self._get(self._columns)
+        if self._expression is not None:
+            return _native.RecordBatchReader(self._filtered())
+        return self._scan.requests.get(self._columns, rows=first_and_count(self._rows))
 
     def select(self, columns: Iterable[str]) -> Table:
         """Returns the same table with these columns alone, in this order."""
-        return Table(self._name, columns, self._get, self._client_list)
+        return Table(self._name, columns, self._scan, rows=self._rows, expression=self._expression)
+
+    def filter(self, expression: Any) -> Table:
+        """Returns the same table with those rows alone that a filter lets through. It may name columns that aren't
+        selected, and comes on top of another one. Needs pyarrow, by whose rules values are compared.
+
+        Only batches with rows that may match are sent. Which these are follows from the lowest and the highest value of
+        a column in each batch, so it helps where rows with like values lie together. The server knows them of numbers,
+        bools, decimals, dates, times, and texts; not of dictionaries, of nested columns and of a batch with a NaN. It
+        reads a column for it when it is first asked. A server that doesn't know such requests sends everything. All
+        rows are of one version of the table.
+
+        expression: as `pyarrow.compute.field("x") > 5`, or tuples, as `[("x", ">", 5)]`, which pyarrow.parquet
+            describes as `filters`.
+        """
+        return Table(
+            self._name,
+            self._columns,
+            self._scan,
+            rows=self._rows,
+            expression=both(self._expression, as_expression(expression)),
+        )
+
+    def _filtered(self) -> Any:
+        return self._scan.reader(self._columns, self._rows, self._expression)
+
+    def to_dataset(self) -> Any:
+        """Returns a dataset of pyarrow's (`pyarrow.dataset.Dataset`) that is read from the server: of what reads it,
+        columns and filters are passed on as those of `select()` and `filter()` are. DuckDB does so for a query on it.
+        Columns of views have the large types instead, since pyarrow can't filter views.
+
+        Asks for the schema, which the dataset keeps. Needs pyarrow.
+        """
+        from crossdock._dataset import TableDataset
+
+        return TableDataset(self._scan, self._scan.schema(), self._columns, self._rows, self._expression)
+
+    def to_lazy(self) -> polars.LazyFrame:
+        """Returns a LazyFrame of polars that is read from the server when it is collected: the columns, filters and
+        limits of the query decide what is sent. polars filters the rows that come, by its own rules.
+
+        Asks for the schema. Needs polars and pyarrow.
+        """
+        from crossdock import _lazy
+
+        return _lazy.lazy(self._scan, self._columns, self._rows, self._expression)
 
     def __iter__(self) -> Iterator[_native.RecordBatch]:
         return iter(self.get())
@@ -95,6 +161,9 @@ class Table:
         """Reads the table into a pyarrow `Table`. Within a machine its columns are the server's memory."""
         import pyarrow
 
+        if self._expression is not None:
+            table: pyarrow.Table = self._filtered().read_all()
+            return table
         return pyarrow.table(self)
 
     def to_pandas(self, *, numpy: bool = False, **options: Any) -> Any:
@@ -122,6 +191,10 @@ class Table:
 
     def __repr__(self) -> str:
         chosen = "" if self._columns is None else f", columns={self._columns!r}"
+        if self._rows is not None:
+            chosen += f", rows={self._rows!r}"
+        if self._expression is not None:
+            chosen += f", filter={self._expression}"
         return f"<crossdock.Table {self._name!r}{chosen}>"
 
     def _repr_html_(self) -> str:

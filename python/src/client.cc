@@ -71,8 +71,15 @@ class PyClient {
   PyReader* get(const nb::bytes& name, std::optional<std::vector<std::string>> columns, const std::string& wait,
                 int timeout_ms, const std::optional<std::string>& validation, const ipc::Limits& limits,
                 nb::handle arena, nb::handle device, std::optional<std::uint64_t> read_ahead, bool copy_on_write,
-                const StreamLog* log, Interrupt* interrupt) {
+                const StreamLog* log, Interrupt* interrupt,
+                const std::optional<std::pair<std::uint64_t, std::uint64_t>>& rows,
+                const std::optional<std::vector<std::pair<std::uint32_t, std::uint32_t>>>& batches) {
     session::GetOptions options;
+    if (rows) options.rows = {rows->first, rows->second};
+    if (batches) {
+      options.batches.emplace();
+      for (const auto& [first, count] : *batches) options.batches->push_back({first, count});
+    }
     if (read_ahead) options.read_ahead = *read_ahead;
     options.copy_on_write = copy_on_write;
     options.limits = limits;
@@ -88,6 +95,14 @@ class PyClient {
       return client_->get(which, options, hook);
     };
     return new PyReader(in_call(interrupt, start));
+  }
+
+  /// Returns a new object that the caller owns; null if the server doesn't know such requests.
+  PyReader* statistics(const nb::bytes& name, std::vector<std::string> columns, int timeout_ms, Interrupt* interrupt) {
+    auto reader = in_call(interrupt, [&, which = name_in(name)](const transport::InterruptHook& hook) {
+      return client_->statistics(which, columns, timeout_ms, hook);
+    });
+    return reader ? new PyReader(std::move(reader)) : nullptr;
   }
 
   /// Returns the tensor, and the bytes that were copied here.
@@ -303,7 +318,10 @@ void bind_client(nb::module_& module) {
       .def("server_stats", &PyClient::server_stats)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
-           "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())
+           "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none(),
+           "rows"_a.none() = nb::none(), "batches"_a.none() = nb::none())
+      .def("statistics", &PyClient::statistics, nb::rv_policy::take_ownership, "name"_a, "columns"_a, "timeout_ms"_a,
+           "interrupt"_a.none() = nb::none())
       .def("put", &PyClient::put, "name"_a, "producer"_a, "replace"_a)
       .def("offer", &PyClient::offer, "name"_a, "producer"_a, "replace"_a)
       .def("tensor", &PyClient::tensor, "name"_a, "out"_a.none(), "device"_a.none(), "wait"_a, "timeout_ms"_a,

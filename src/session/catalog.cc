@@ -8,7 +8,9 @@
 #include "crossdock/core/error.h"
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
+#include "session/selected_messages.h"
 #include "session/table_name.h"
+#include "session/table_statistics.h"
 #include "session/table_version.h"
 
 namespace crossdock::session {
@@ -80,10 +82,28 @@ WayAnswer prepared(const PublishedTable& table, const transport::Connection& ask
   return way_of(asking, &table, host_copy, true);
 }
 
-std::unique_ptr<ServerStream> open_table(std::shared_ptr<const PublishedTable> table,
-                                         const transport::Connection& asking, const WayAnswer& way) {
-  const WayAnswer taken = prepared(*table, asking, way, false);
-  return std::make_unique<TableStream>(std::move(table), taken);
+/// Opens a table, or `batches` of it. `host_copy` as of prepared().
+std::unique_ptr<ServerStream> open_table(const std::shared_ptr<const PublishedTable>& table,
+                                         const transport::Connection& asking, const WayAnswer& way,
+                                         const std::optional<std::vector<dissociated::BatchRange>>& batches = {},
+                                         bool host_copy = false) {
+  std::optional<std::vector<std::uint32_t>> messages;
+  if (batches) messages = selected_messages(*table, *batches);
+  const WayAnswer taken = prepared(*table, asking, way, host_copy);
+  return std::make_unique<TableStream>(table, taken, std::move(messages));
+}
+
+/// Throws if a request has parameters, and what it asks for isn't a table that has a version, by which its parts and
+/// its statistics can be told from those of another one.
+void check_parameters(std::string_view name, const PublishedTable* table, const dissociated::Request& request) {
+  if (!request.has_parameters()) return;
+  const char* const why = table == nullptr     ? "is a live stream, or a callable"
+                          : table->rows < 0    ? "has tensors"
+                          : table->version < 0 ? "has no version, at the server that this relay fetches it from"
+                                               : nullptr;
+  if (why == nullptr) return;
+  throw UnsupportedError(in_quotes(name) + " " + why + ": there are no statistics of it, and no parts of it can be " +
+                         "requested; get it as a whole");
 }
 
 }  // namespace
@@ -282,26 +302,31 @@ void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
   items.swap(closed_items_);
 }
 
-std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const transport::Connection& asking,
+std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request, const transport::Connection& asking,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
-  const std::string name = access_.name_in(ticket, asking.agreement().authenticated);
+  const std::string name = access_.name_in(request.ticket, asking.agreement().authenticated);
+  if (name.empty() && request.has_parameters()) {
+    throw UnsupportedError("the catalog comes as a whole: there are no statistics of it");
+  }
   if (name.empty() && upstream_ == nullptr) return open_listing(asking);
   std::shared_ptr<Item> withdrawn;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
   if (closed_) throw ClosedError("the server was closed");
   const auto found = items_.find(name);
   if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->table->version))) {
-    return open_fetched(name, asking, waker);
+    return open_fetched(name, request, asking, waker);
   }
   // Who has a ticket for one name alone isn't told others.
   if (found == items_.end()) throw_not_found(name, !access_.asks() || asking.agreement().authenticated);
   Item& item = *found->second;
   item.last_request = ++requests_;
   const Choice choice = choose(found->first, item, asking);
+  check_parameters(found->first, choice.table.get(), request);
+  if (request.statistics) return open_statistics(choice.table, *request.statistics, asking, waker);
   if (choice.table) {
-    auto stream = choice.host_copy ? open_host_copy(&item, asking, choice.way, waker)
-                                   : open_table(choice.table, asking, choice.way);
+    auto stream = choice.host_copy ? open_host_copy(&item, request, asking, choice.way, waker)
+                                   : open_table(choice.table, asking, choice.way, request.batches);
     if (++item.consumers == item.times) withdrawn = remove(found);
     return stream;
   }
@@ -332,7 +357,8 @@ std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) 
 
 // Opens a stream that begins once the upstream has said that what is published is current, or has published it anew.
 // The empty name is that of the catalog. The stream keeps a reference to `asking`, which outlives it.
-std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const transport::Connection& asking,
+std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const dissociated::Request& request,
+                                                    const transport::Connection& asking,
                                                     const std::shared_ptr<ConnectionWaker>& waker) {
   std::erase_if(fetches_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<FetchTask>& known = fetches_[std::string(name)];
@@ -344,10 +370,28 @@ std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const
   }
   // The way isn't known before the table's memory is.
   const WayAnswer none{transport::Way::kMessage, ""};
-  return std::make_unique<TableTaskStream>(std::move(fetch), waker, none,
-                                           [this, &asking, of = std::string(name)](const PublishedTable& table) {
-                                             count_request(of, table);
-                                             return prepared(table, asking, way_of(asking, &table), false);
+  using Sends = TableTaskStream::Sends;
+  const auto begin = [this, &asking, waker, of = std::string(name), batches = request.batches,
+                      statistics = request.statistics](const std::shared_ptr<const PublishedTable>& table) {
+    check_parameters(of, table.get(), {.batches = batches, .statistics = statistics});
+    if (statistics) return open_statistics(table, *statistics, asking, waker);
+    count_request(of, *table);
+    return open_table(table, asking, way_of(asking, table.get()), batches);
+  };
+  return std::make_unique<TableTaskStream>(std::move(fetch), waker, none, begin,
+                                           request.statistics ? Sends::kAnother : Sends::kTable);
+}
+
+// The stream keeps a reference to `asking`, which outlives it.
+std::unique_ptr<ServerStream> Catalog::open_statistics(const std::shared_ptr<const PublishedTable>& table,
+                                                       const std::vector<std::string>& columns,
+                                                       const transport::Connection& asking,
+                                                       const std::shared_ptr<ConnectionWaker>& waker) {
+  // The way isn't known before the memory of the statistics is.
+  const WayAnswer none{transport::Way::kMessage, ""};
+  return std::make_unique<TableTaskStream>(TableStatistics::task(table, columns, *sources_), waker, none,
+                                           [&asking](const std::shared_ptr<const PublishedTable>& statistics) {
+                                             return open_table(statistics, asking, way_of(asking, statistics.get()));
                                            });
 }
 
@@ -360,17 +404,18 @@ void Catalog::count_request(const std::string& name, const PublishedTable& table
 }
 
 // The stream keeps a reference to `asking`, which outlives it.
-std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const transport::Connection& asking,
-                                                      const WayAnswer& way,
+std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const dissociated::Request& request,
+                                                      const transport::Connection& asking, const WayAnswer& way,
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
     copy->start(*sources_);
     item->host_copy = std::move(copy);
   }
-  return std::make_unique<TableTaskStream>(item->host_copy, waker, way, [&asking, way](const PublishedTable& copy) {
-    return prepared(copy, asking, way, true);
-  });
+  const auto begin = [&asking, way, batches = request.batches](const std::shared_ptr<const PublishedTable>& copy) {
+    return open_table(copy, asking, way, batches, true);
+  };
+  return std::make_unique<TableTaskStream>(item->host_copy, waker, way, begin);
 }
 
 std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item* item, const WayAnswer& way,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "dissociated/request.h"
 #include "flight/service.h"
 #include "session/consumer.h"
 #include "session/host_copy.h"
@@ -71,12 +72,12 @@ class Catalog final : public flight::Directory {
   /// Number of sources that no consumer reads any more, but that are still in a call of their producer.
   std::size_t abandoned_sources() const noexcept { return sources_->abandoned().load(std::memory_order_relaxed); }
 
-  /// Opens the stream that a ticket names; the empty name is the catalog's. I/O thread: never waits for a source.
+  /// Opens the stream that is requested; the empty name is the catalog's. I/O thread: never waits for a source.
   /// `counted` counts the stream until its source has ended. `waker` is notified when a stream that had nothing to send
   /// may have something. Throws the error that the consumer receives: NotFoundError, ConsumedError, PermissionError
-  /// (also for the ticket), UnsupportedError (a live stream over two connections), LeaseLimitError (the consumer has
-  /// left too many sources that haven't ended), ResourceError.
-  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
+  /// (also for the ticket), UnsupportedError (a live stream over two connections, or with parameters), LeaseLimitError
+  /// (the consumer has left too many sources that haven't ended), ResourceError.
+  std::unique_ptr<ServerStream> open(const dissociated::Request& request, const transport::Connection& asking,
                                      const std::shared_ptr<const CountedStream>& counted,
                                      const std::shared_ptr<ConnectionWaker>& waker);
 
@@ -130,10 +131,16 @@ class Catalog final : public flight::Directory {
   std::unique_ptr<ServerStream> open_source(const std::string& name, Item* item, const WayAnswer& way,
                                             const std::shared_ptr<const CountedStream>& counted,
                                             const std::shared_ptr<ConnectionWaker>& waker);
-  std::unique_ptr<ServerStream> open_fetched(std::string_view name, const transport::Connection& asking,
+  std::unique_ptr<ServerStream> open_fetched(std::string_view name, const dissociated::Request& request,
+                                             const transport::Connection& asking,
                                              const std::shared_ptr<ConnectionWaker>& waker);
   void count_request(const std::string& name, const PublishedTable& table);
-  std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking, const WayAnswer& way,
+  std::unique_ptr<ServerStream> open_statistics(const std::shared_ptr<const PublishedTable>& table,
+                                                const std::vector<std::string>& columns,
+                                                const transport::Connection& asking,
+                                                const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_host_copy(Item* item, const dissociated::Request& request,
+                                               const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   std::shared_ptr<Item> remove(Items::iterator which);
   void keep_copies_of(const Item& item);

@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
-#include "device/region_address.h"
+#include "session/publish_batch.h"
 #include "transport/transport.h"
 
 namespace crossdock::session {
@@ -116,21 +116,7 @@ std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogR
     batch.buffers.push_back(view(column.values));
   }
 
-  TableBuilder builder(batch.schema);
-  device::RegionWriter writer("crossdock-catalog");
-  std::vector<dissociated::RemoteBuffer> remote;
-  for (const array::BufferView& buffer : batch.buffers) {
-    if (buffer.size == 0) {
-      remote.push_back({});
-      continue;
-    }
-    const auto size = static_cast<std::uint64_t>(buffer.size);
-    remote.push_back(
-        {device::make_address(0, writer.append({static_cast<const std::byte*>(buffer.data), size})), size});
-  }
-  builder.region_index(writer.freeze());
-  builder.add(encoder.record_batch(batch), true, remote, batch.num_rows);
-  return builder.finish();
+  return publish_batch(batch, "crossdock-catalog");
 }
 
 CatalogReader::CatalogReader(const array::Schema& schema, const ListOptions& limits) : limits_(limits) {

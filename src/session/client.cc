@@ -3,9 +3,11 @@
 #include <functional>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 #include "dissociated/uri.h"
+#include "session/batch_layout.h"
 #include "session/catalog_table.h"
 #include "session/client_pool.h"
 #include "session/flight/finder.h"
@@ -29,6 +31,10 @@ struct Client::Impl {
   struct Pools {
     std::shared_ptr<ClientPool> metadata, data;
   };
+  std::unique_ptr<Reader::Impl> get(const std::string& name, const GetOptions& options,
+                                    const transport::InterruptHook& interrupted) const;
+  std::unique_ptr<Reader> get_rows(Client* client, const std::string& name, const GetOptions& options,
+                                   const transport::InterruptHook& interrupted) const;
   /// Requests a stream by the connections for it, with a ticket.
   using Request = std::function<void(Pools pools, const std::string& ticket)>;
   /// Calls `request` with the connections for a stream with these options; of a Flight server, for one location after
@@ -55,6 +61,9 @@ std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role,
 
 // Connects at once instead of at the first get(): so a wrong address throws where it was given.
 void try_out(ClientPool& pool, const transport::InterruptHook& interrupted) { pool.put_back(pool.take(interrupted)); }
+
+/// How often a table's rows are asked for if it is replaced each time between the statistics and the data.
+constexpr int kMostTries = 8;
 
 ClientOptions with_transports(ClientOptions options) {
   if (!options.transports) options.transports = make_transports();
@@ -177,15 +186,69 @@ std::vector<LocationTried> Client::Impl::request(const std::string& name, bool p
 
 std::unique_ptr<Reader> Client::get(const std::string& name, const GetOptions& options,
                                     const transport::InterruptHook& interrupted) {
+  if (options.rows) return impl_->get_rows(this, name, options, interrupted);
+  return std::make_unique<Reader>(impl_->get(name, options, interrupted));
+}
+
+std::unique_ptr<Reader::Impl> Client::Impl::get(const std::string& name, const GetOptions& options,
+                                                const transport::InterruptHook& interrupted) const {
   std::unique_ptr<Reader::Impl> reader;
-  const auto request = [&](Impl::Pools from, const std::string& ticket) {
+  const auto begin = [&](Pools from, const std::string& ticket) {
     reader =
         std::make_unique<Reader::Impl>(std::move(from.metadata), std::move(from.data), ticket, options, interrupted);
   };
   std::vector<LocationTried> tried =
-      impl_->request(name, !options.all_columns, options.device, options.copy_on_write, request, interrupted);
+      request(name, !options.all_columns, options.device, options.copy_on_write, begin, interrupted);
   reader->tried = std::move(tried);
+  return reader;
+}
+
+std::unique_ptr<Reader> Client::statistics(const std::string& name, std::vector<std::string> columns, int timeout_ms,
+                                           const transport::InterruptHook& interrupted) {
+  GetOptions options;
+  options.timeout_ms = timeout_ms;
+  options.statistics = std::move(columns);
+  bool unknown = false;  // a Flight server's location may know what its DoGet doesn't
+  std::unique_ptr<Reader::Impl> reader;
+  const auto begin = [&](Impl::Pools from, const std::string& ticket) {
+    try {
+      // Over two connections it is the first server's word.
+      auto& pool = from.data ? impl_->catalog_pool : from.metadata;
+      reader = std::make_unique<Reader::Impl>(pool, nullptr, ticket, options, interrupted);
+    } catch (const ParametersUnknown&) {
+      unknown = true;
+      throw;
+    }
+  };
+  try {
+    impl_->request(name, false, {}, false, begin, interrupted);
+  } catch (const UnsupportedError&) {
+    if (unknown) return nullptr;
+    throw;
+  }
   return std::make_unique<Reader>(std::move(reader));
+}
+
+std::unique_ptr<Reader> Client::Impl::get_rows(Client* client, const std::string& name, const GetOptions& given,
+                                               const transport::InterruptHook& interrupted) const {
+  if (given.batches) throw InvalidArgumentError("give rows or batches, not both");
+  GetOptions options = given;
+  options.rows.reset();
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    RowRange trim = *given.rows;
+    std::int64_t version = -1;
+    // A server that doesn't know such requests sends everything.
+    if (const auto statistics = client->statistics(name, {}, given.timeout_ms, interrupted)) {
+      version = statistics->version();
+      options.batches = batches_of(*statistics, &trim);
+    }
+    std::unique_ptr<Reader::Impl> reader = get(name, options, interrupted);
+    if (options.batches && reader->version != version) continue;
+    reader->trim = trim;
+    return std::make_unique<Reader>(std::move(reader));
+  }
+  throw TimeoutError(shown(name) + " was replaced " + std::to_string(kMostTries) +
+                     " times, each time before its rows could be requested: try again");
 }
 
 namespace {

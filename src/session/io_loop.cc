@@ -218,11 +218,11 @@ ServerStats IoLoop::collect_stats() {
   return stats;
 }
 
-std::unique_ptr<ServerStream> IoLoop::open(std::string_view ticket, const transport::Connection& asking,
+std::unique_ptr<ServerStream> IoLoop::open(const dissociated::Request& request, const transport::Connection& asking,
                                            const std::shared_ptr<const CountedStream>& counted,
                                            const std::shared_ptr<ConnectionWaker>& waker) {
-  if (ticket == kStatisticsTicket) return open_statistics(asking);
-  return catalog_.open(ticket, asking, counted, waker);
+  if (request.ticket == kStatisticsTicket) return open_statistics(asking);
+  return catalog_.open(request, asking, counted, waker);
 }
 
 std::unique_ptr<ServerStream> IoLoop::open_statistics(const transport::Connection& asking) {

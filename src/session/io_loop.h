@@ -59,9 +59,9 @@ class IoLoop {
     Member(std::unique_ptr<transport::Connection> connection, std::shared_ptr<Consumer> consumer, IoLoop& loop)
         : waker(std::make_shared<ConnectionWaker>(loop.catalog_.waker(), this)),
           server_end(std::move(connection), loop.options_, std::move(consumer),
-                     [this, &loop](std::string_view ticket, const transport::Connection& asking,
+                     [this, &loop](const dissociated::Request& request, const transport::Connection& asking,
                                    const std::shared_ptr<const CountedStream>& counted) {
-                       return loop.open(ticket, asking, counted, waker);
+                       return loop.open(request, asking, counted, waker);
                      }) {}
     ~Member() { waker->detach(); }
     Member(const Member&) = delete;
@@ -95,7 +95,7 @@ class IoLoop {
   void accept_from(transport::Listener& listener);
   void add(std::unique_ptr<transport::Connection> connection);
   void sleep(std::uint64_t seen);
-  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
+  std::unique_ptr<ServerStream> open(const dissociated::Request& request, const transport::Connection& asking,
                                      const std::shared_ptr<const CountedStream>& counted,
                                      const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_statistics(const transport::Connection& asking);

@@ -75,7 +75,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     const array::RecordBatch batch =
         ipc::assemble(std::move(schema), header, std::move(views), std::move(dictionaries), nullptr);
     builder.add(is_dictionary ? encoder.dictionary_batch(batch, id, header.is_delta) : encoder.record_batch(batch),
-                true, remote, is_dictionary ? 0 : batch.num_rows);
+                true, remote, is_dictionary ? 0 : batch.num_rows, {.id = id, .is_delta = header.is_delta});
   }
   return builder.finish();
 }

@@ -39,7 +39,7 @@ std::shared_ptr<const PublishedTable> publish_stream(array::BatchStream& stream,
           on_host ? array::normalized(given, &bitmap_bytes) : placer.from_device(given, &bitmap_bytes);
       place_all(values);
       placer.keep(values.owner);
-      builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0);
+      builder.add(encoder.dictionary_batch(values, id, false), true, buffers, 0, {.id = id});
     });
     if (!on_host) batch = placer.from_device(batch, &bitmap_bytes);
     place_all(batch);

@@ -32,7 +32,7 @@ TableBuilder::TableBuilder(std::shared_ptr<const array::Schema> schema, std::int
 }
 
 void TableBuilder::add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers,
-                       std::int64_t rows) {
+                       std::int64_t rows, DictionaryMark dictionary) {
   PublishedTable& table = *table_;
   PublishedMessage message{};
   message.metadata_size = static_cast<std::uint32_t>(metadata.size());
@@ -48,6 +48,7 @@ void TableBuilder::add(ByteSpan metadata, bool has_body, std::span<const dissoci
   for (const dissociated::RemoteBuffer& buffer : buffers) message.bytes += buffer.length;
   message.rows = rows;
   message.has_body = has_body;
+  message.dictionary = dictionary;
   table.rows += rows;
   table.bytes += message.bytes;
   table.messages.push_back(message);

@@ -18,6 +18,14 @@
 
 namespace crossdock::session {
 
+class TableStatistics;
+
+/// Which dictionary a message has.
+struct DictionaryMark {
+  std::int64_t id = -1;  ///< -1: the message has none.
+  bool is_delta = false;
+};
+
 /// One message of a published table, encoded once for all consumers. Addresses in its body are local: their top 16 bits
 /// hold the region's index within the table. When a connection sends the message, it replaces the index by its own
 /// number for the region.
@@ -30,6 +38,7 @@ struct PublishedMessage {
   std::uint64_t bytes;  ///< Sum of the buffers.
   bool has_body;
   bool unpadded;  ///< Its body has one buffer, and ends with it: a body by value has no padding.
+  DictionaryMark dictionary;
 };
 
 /// A table that can be sent any number of times. Immutable and shared by connections; its regions live until the last
@@ -48,9 +57,10 @@ struct PublishedTable {
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
 
-  // Used by the server's I/O thread only, see FileLeases:
+  // Used by the server's I/O thread only, see FileLeases and TableStatistics:
   mutable int readers = 0;        ///< Streams that are under way, or of which the consumer still holds memory.
   mutable bool breaking = false;  ///< Another process waits to write one of its files.
+  mutable std::shared_ptr<TableStatistics> statistics;  ///< Null until some are asked for.
   /// Returns the regions as memory that this process can read, for bodies by value. Memory that this process has only
   /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;
@@ -78,7 +88,8 @@ class TableBuilder {
   explicit TableBuilder(std::shared_ptr<const array::Schema> schema, std::int64_t version = -1);
   /// Adds a message. The metadata is copied; consecutive messages with equal metadata share its bytes. `buffers` hold
   /// local addresses.
-  void add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers, std::int64_t rows);
+  void add(ByteSpan metadata, bool has_body, std::span<const dissociated::RemoteBuffer> buffers, std::int64_t rows,
+           DictionaryMark dictionary = {});
   /// Returns the local index of a region.
   std::uint32_t region_index(const std::shared_ptr<const device::Region>& region);
   PublishedTable& table() noexcept { return *table_; }

@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "array/sizes.h"
+#include "array/slice.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/batch.h"
 #include "device/private_memory.h"
 #include "dissociated/receiver.h"
+#include "dissociated/request.h"
 #include "ipc/select.h"
 #include "session/device_bodies.h"
 #include "session/reader_impl.h"
@@ -107,12 +109,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       realigner(options.limits) {
   if (data_pool) data_connection = data_pool->take(interrupted);
   bodies_from().transport().receive_into(target != nullptr ? memory_for_out(*target) : memory_for_bodies());
-  connection->set_observer(options.on_message);
-  connection->request(as_bytes(ticket));
-  if (data_connection) {
-    data_connection->set_observer(options.on_message);
-    data_connection->request(as_bytes(ticket));
-  }
+  request(ticket);
   const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
   if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
     finish(*item);
@@ -129,6 +126,43 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   if (content == Content::kTensors) full = false;  // bytes have nothing inside that could lead a reader astray
   look_inside = !needs_no_look_inside(*schema);
   if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
+}
+
+// Sends the request, by both connections if there are two.
+void Reader::Impl::request(const std::string& ticket) {
+  dissociated::Request request{.ticket = ticket, .statistics = options.statistics};
+  if (options.batches) {
+    request.batches.emplace();
+    for (const BatchRange& range : *options.batches) request.batches->push_back({range.first, range.count});
+  }
+  const std::vector<std::byte> bytes = dissociated::encode_request(request);
+  for (const auto& to : {connection, data_connection}) {
+    if (!to || !request.has_parameters() || to->transport().agreement().parameters) continue;
+    throw ParametersUnknown("the server at " + to->where() + " doesn't know requests for parts of a table");
+  }
+  for (const auto& to : {connection, data_connection}) {
+    if (!to) continue;
+    to->set_observer(options.on_message);
+    to->request(bytes);
+  }
+}
+
+// Cuts a batch to the rows that are wanted. Returns false if there are none in it.
+bool Reader::Impl::trim_rows(std::optional<array::RecordBatch>* batch) {
+  const auto rows = static_cast<std::uint64_t>((*batch)->num_rows);
+  if (trim->first >= rows) {
+    trim->first -= rows;
+    batch->reset();
+    return false;
+  }
+  const std::uint64_t count = std::min(trim->count, rows - trim->first);
+  if (count < rows) {
+    *batch =
+        array::slice_rows(*std::move(*batch), static_cast<std::int64_t>(trim->first), static_cast<std::int64_t>(count));
+  }
+  trim->first = 0;
+  trim->count -= count;
+  return true;
 }
 
 // Returns the memory for bodies that arrive by value; null: the connection's own.
@@ -361,6 +395,8 @@ inline void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatc
     return;
   }
   if (!options.all_columns && !body->selected) *out = array::select_columns(**out, delivered_schema, selected);
+  if (trim && !trim_rows(out)) [[unlikely]]
+    return;
   if (options.device && !into) [[unlikely]]
     bring_to_device(&**out);
 }
@@ -811,6 +847,10 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
     return true;
   }
   pool->made_in().check("this Reader");
+  if (trim && trim->count == 0 && !options.batches) [[unlikely]] {  // the server sends more
+    drop();
+    return true;
+  }
   may_wait = waiting;
   const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
   try {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "dissociated/read_queue.h"
 #include "dissociated/receiver.h"
@@ -25,11 +26,17 @@ enum class Content : std::uint8_t {
   kTensors,  ///< Each body becomes a batch of one column of bytes, `uint8`, and `tensor` says what they are.
 };
 
+/// A server that doesn't know requests with parameters.
+class ParametersUnknown final : public UnsupportedError {
+ public:
+  using UnsupportedError::UnsupportedError;
+};
+
 /// Connects the protocol's Receiver with a transport's Connection, and makes batches from the received messages.
 struct Reader::Impl {
   /// Requests the stream; returns once its schema has arrived. `data_from`: bodies arrive over a separate connection;
   /// null: one connection carries everything. `out`: of a tensor, the memory to receive it in; its device is
-  /// `given.device`. Throws InvalidArgumentError if the stream has other content.
+  /// `given.device`. Throws InvalidArgumentError if the stream has other content, ParametersUnknown.
   Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool> data_from, const std::string& ticket,
        const GetOptions& given, transport::InterruptHook hook, Content content = Content::kTable,
        const array::Tensor* out = nullptr);
@@ -54,6 +61,7 @@ struct Reader::Impl {
   std::string name;                    // for errors
   std::vector<LocationTried> tried{};  // Reader::passed_over()
   std::int64_t version = -1;           // Reader::version()
+  std::optional<RowRange> trim{};      // GetOptions::rows, counted from the first row that comes
   const Content content;
   std::shared_ptr<OutTensor> into;                    // where the tensor is wanted; null: anywhere
   ipc::TensorHeader tensor;                           // of the last batch that advance() has returned
@@ -118,6 +126,8 @@ struct Reader::Impl {
   void check_content();
   [[noreturn]] void fail_content(const char* what) const;
   void begin_tensor(const ipc::Message& message);
+  void request(const std::string& ticket);
+  bool trim_rows(std::optional<array::RecordBatch>* batch);
   void make_bytes(BatchBody* body, std::optional<array::RecordBatch>* out);
   void expect_out(const ipc::TensorHeader& header);
   void check_full_on_host(const array::RecordBatch& batch);

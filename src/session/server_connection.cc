@@ -120,21 +120,24 @@ void ServerConnection::take(const transport::Incoming& message) {
   }
   if (role_ == ChannelRole::kData && message.tag == connection_->agreement().want_data) pass_end_of_bodies();
   if (sender_->on_tagged(message.tag, message.bytes, &freed_) == dissociated::Sender::Action::kWantData) {
-    start(as_text(message.bytes));
+    start(message.bytes);
   }
 }
 
-void ServerConnection::start(std::string_view ticket) {
+void ServerConnection::start(ByteSpan bytes) {
   // A tail that hasn't been sent belongs to the previous stream. The client can't have seen the end of that stream
   // before its new request.
   if (!tail_.empty())
     throw ProtocolError("the client requested a stream before it received the end of the previous one");
-  stats_.name = flight::TicketKeys::without_signature(ticket);  // whoever has a ticket may read
-  if (ticket == kStatisticsTicket) stats_.name.clear();         // it reads nothing that was published
   try {
+    const bool parameters = connection_->agreement().parameters;
+    const dissociated::Request request =
+        parameters ? dissociated::parse_request(bytes) : dissociated::Request{.ticket = as_text(bytes)};
+    stats_.name = flight::TicketKeys::without_signature(request.ticket);  // whoever has a ticket may read
+    if (request.ticket == kStatisticsTicket) stats_.name.clear();         // it reads nothing that was published
     check_leases();
     const auto counted = std::make_shared<const CountedStream>(consumer_);
-    std::unique_ptr<ServerStream> source = open_(ticket, *connection_, counted);
+    std::unique_ptr<ServerStream> source = open_(request, *connection_, counted);
     note_way(source->way());
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "crossdock/session/server.h"
+#include "dissociated/request.h"
 #include "dissociated/sender.h"
 #include "session/consumer.h"
 #include "session/region_numbers.h"
@@ -21,8 +22,8 @@ namespace crossdock::session {
 /// that the client requested. I/O thread only; no function blocks.
 class ServerConnection {
  public:
-  /// Opens the stream that a ticket names. Throws the error that the consumer receives.
-  using Open = std::function<std::unique_ptr<ServerStream>(std::string_view ticket, const transport::Connection&,
+  /// Opens the stream that is requested. Throws the error that the consumer receives.
+  using Open = std::function<std::unique_ptr<ServerStream>(const dissociated::Request&, const transport::Connection&,
                                                            const std::shared_ptr<const CountedStream>&)>;
 
   ServerConnection(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
@@ -66,7 +67,7 @@ class ServerConnection {
 
   bool take_messages(TurnBudget& budget);
   void take(const transport::Incoming& message);
-  void start(std::string_view ticket);
+  void start(ByteSpan request);
   void note_way(const WayAnswer& way);
   void pass_end_of_bodies();
   void apply_frees();

@@ -54,11 +54,13 @@ void pack(ByteSpan buffer, std::vector<ByteSpan>* parts) {
   if (over != 0) parts->push_back(ByteSpan(kZeros).first(kZeros.size() - over));
 }
 
-TableStream::TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way)
+TableStream::TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way,
+                         std::optional<std::vector<std::uint32_t>> messages)
     : ServerStream(way),
       table_(std::move(table)),
       reading_(count_reader(table_)),
-      readable_(way.way == transport::Way::kMessage ? &table_->readable_regions() : nullptr) {
+      readable_(way.way == transport::Way::kMessage ? &table_->readable_regions() : nullptr),
+      messages_(std::move(messages)) {
   if (table_->regions.size() > 1 && readable_ == nullptr) {
     leases_.resize(table_->messages.size());
     region_leases_.resize(table_->regions.size());
@@ -77,9 +79,10 @@ void TableStream::for_each_region(std::size_t message, Act act) const {
 }
 
 void TableStream::pop() {
-  if (!leases_.empty() && table_->messages[next_].has_body) {
-    for_each_region(next_, [&](std::uint16_t region) {
-      ++leases_[next_];
+  const std::size_t sent = current();
+  if (!leases_.empty() && table_->messages[sent].has_body) {
+    for_each_region(sent, [&](std::uint16_t region) {
+      ++leases_[sent];
       ++region_leases_[region];
     });
   }
@@ -112,7 +115,7 @@ void TableStream::take_dropped(std::vector<std::uint32_t>* regions) {
 }
 
 ServerStream::State TableStream::peek(Outgoing* out) {
-  if (next_ == table_->messages.size()) {
+  if (next_ == size()) {
     // Bodies that were sent by value were read from the file until now.
     if (file_ != nullptr && readable_ != nullptr) file_->check_unchanged();
     return State::kEnd;
@@ -121,11 +124,12 @@ ServerStream::State TableStream::peek(Outgoing* out) {
     throw FileChangedError("the file behind this stream is about to change: another process is waiting to write to it");
   }
   if (file_ != nullptr) file_->check_unchanged();
-  const PublishedMessage& message = table_->messages[next_];
+  const std::size_t index = current();
+  const PublishedMessage& message = table_->messages[index];
   *out = {table_->metadata_of(message),
           message.has_body,
           table_->buffers_of(message),
-          static_cast<std::uint32_t>(leases_.empty() ? 0 : next_),
+          static_cast<std::uint32_t>(leases_.empty() ? 0 : index),
           message.rows,
           message.bytes};
   if (readable_ != nullptr && message.has_body) {

@@ -86,7 +86,9 @@ class ServerStream {
 /// Sends a published table to one consumer, at this consumer's speed.
 class TableStream final : public ServerStream {
  public:
-  TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way);
+  /// `messages`: those that are sent, by their indices in ascending order, the schema's first. Absent: all.
+  TableStream(std::shared_ptr<const PublishedTable> table, const WayAnswer& way,
+              std::optional<std::vector<std::uint32_t>> messages = {});
 
   State peek(Outgoing* out) override;
   void pop() override;
@@ -104,13 +106,16 @@ class TableStream final : public ServerStream {
   template <typename Act>
   void for_each_region(std::size_t message, Act act) const;
   void pack_body(const PublishedMessage& message);
+  std::size_t size() const noexcept { return messages_ ? messages_->size() : table_->messages.size(); }
+  std::size_t current() const noexcept { return messages_ ? (*messages_)[next_] : next_; }
   void check_device(device::Context& context);
 
   std::shared_ptr<const PublishedTable> table_;
   std::shared_ptr<const void> reading_;  // shared by bodies that are being sent from the table's memory
   const device::Region* file_ = nullptr;
   const std::vector<std::shared_ptr<const device::Region>>* readable_;  // for sending by value, else null
-  std::size_t next_ = 0;
+  const std::optional<std::vector<std::uint32_t>> messages_;
+  std::size_t next_ = 0;  // counts what is sent
   std::vector<ByteSpan> parts_;
   device::Device device_;               // that these are on
   std::optional<device::Queue> queue_;  // of check_device(); nothing else is on it

@@ -4,15 +4,16 @@
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "dissociated/request.h"
 
 namespace crossdock::session {
 
 void check_name(std::string_view name) {
   if (name.empty())
     throw InvalidArgumentError("a published name can't be empty: the empty ticket requests the catalog");
-  if (name.starts_with(kReserved)) {
-    throw InvalidArgumentError("the name " + shown(name, 60) + " is reserved: choose one that doesn't begin with " +
-                               shown(kReserved));
+  if (name.starts_with(kReserved) || dissociated::begins_as_request(as_bytes(name))) {
+    throw InvalidArgumentError("the name " + shown(name, 60) +
+                               " is reserved: choose one that doesn't begin with a NUL character");
   }
   if (name.size() > kMostName) {
     throw InvalidArgumentError("a name of " + std::to_string(name.size()) + " bytes is too long, " +

@@ -13,7 +13,8 @@ inline constexpr std::string_view kReserved{"\0crossdock:", 11};
 /// The ticket that asks for the server's statistics (docs/protocol.md).
 inline constexpr std::string_view kStatisticsTicket{"\0crossdock:statistics", 21};
 
-/// Throws InvalidArgumentError for a name that can't be published: it is empty, reserved, or too long.
+/// Throws InvalidArgumentError for a name that can't be published: it is empty, reserved, too long, or begins as a
+/// request with parameters does (docs/protocol.md).
 void check_name(std::string_view name);
 
 }  // namespace crossdock::session

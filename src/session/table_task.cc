@@ -77,22 +77,23 @@ ServerStream::State TableTaskStream::peek(Outgoing* out) {
   if (!stream_) {
     const auto table = task_->get();
     if (!table) {
-      if (!schema_) schema_ = task_->schema();
+      if (!schema_ && sends_ == Sends::kTable) schema_ = task_->schema();
       if (!schema_ || schema_sent_) return State::kLater;
       *out = {};
       out->metadata = *schema_;
       return State::kReady;
     }
-    set_way(prepare_(*table));
     stream_ = begin(table);
     task_.reset();
   }
-  return stream_->peek(out);
+  const State state = stream_->peek(out);
+  set_way(stream_->way());
+  return state;
 }
 
 // Returns a stream of the table, without the schema if that was sent.
-std::unique_ptr<TableStream> TableTaskStream::begin(const std::shared_ptr<const PublishedTable>& table) {
-  auto stream = std::make_unique<TableStream>(table, way());
+std::unique_ptr<ServerStream> TableTaskStream::begin(const std::shared_ptr<const PublishedTable>& table) {
+  auto stream = begin_(table);
   if (!schema_sent_) return stream;
   if (!std::ranges::equal(table->metadata_of(table->messages.front()), *schema_)) {
     throw UpstreamError("while the table was fetched it was replaced, or its server has gone: request it again");

@@ -53,17 +53,21 @@ class TableTask : public SourceTask {
   std::vector<std::shared_ptr<ConnectionWaker>> waiting_;
 };
 
-/// Sends such a table to one consumer, once it is made; its schema before, if that is known.
+/// Sends such a table to one consumer, once it is made, or what follows from it; its schema before, if that is known.
 class TableTaskStream final : public ServerStream {
  public:
-  /// Prepares a table for its consumer. Returns the way that it goes, which may be another one than was planned. May
-  /// throw.
-  using Prepare = std::function<WayAnswer(const PublishedTable& table)>;
+  /// Begins the stream that follows when the table is made, which may go by another way than was planned. May throw.
+  using Begin = std::function<std::unique_ptr<ServerStream>(const std::shared_ptr<const PublishedTable>& table)>;
+  /// What is sent.
+  enum class Sends : std::uint8_t {
+    kTable,    ///< The table: the stream that follows begins with its schema.
+    kAnother,  ///< A stream with another schema.
+  };
 
-  /// `way`: the way that is planned. `prepare` is called once, when the table is made.
+  /// `way`: the way that is planned. `begin` is called once, when the table is made.
   TableTaskStream(std::shared_ptr<TableTask> task, const std::shared_ptr<ConnectionWaker>& waker, const WayAnswer& way,
-                  Prepare prepare)
-      : ServerStream(way), task_(std::move(task)), prepare_(std::move(prepare)) {
+                  Begin begin, Sends sends = Sends::kTable)
+      : ServerStream(way), task_(std::move(task)), begin_(std::move(begin)), sends_(sends) {
     task_->add_waker(waker);
   }
 
@@ -72,8 +76,10 @@ class TableTaskStream final : public ServerStream {
   const std::shared_ptr<const device::Region>& region(std::uint32_t index) const override {
     return stream_->region(index);
   }
-  bool has_begun() const noexcept override { return stream_ != nullptr || schema_ != nullptr; }
-  int look_again_ms() const noexcept override { return task_ ? task_->look_again_ms() : 0; }
+  bool has_begun() const noexcept override { return stream_ ? stream_->has_begun() : schema_ != nullptr; }
+  int look_again_ms() const noexcept override {
+    return task_ ? task_->look_again_ms() : stream_ ? stream_->look_again_ms() : 0;
+  }
   void returned(std::uint32_t slot, std::uint32_t n) noexcept override { stream_->returned(slot, n); }
   void lost() noexcept override {
     if (stream_) stream_->lost();
@@ -85,13 +91,14 @@ class TableTaskStream final : public ServerStream {
   void take_dropped(std::vector<std::uint32_t>* regions) override { stream_->take_dropped(regions); }
 
  private:
-  std::unique_ptr<TableStream> begin(const std::shared_ptr<const PublishedTable>& table);
+  std::unique_ptr<ServerStream> begin(const std::shared_ptr<const PublishedTable>& table);
 
   std::shared_ptr<TableTask> task_;  // until its table is made
-  const Prepare prepare_;
+  const Begin begin_;
+  const Sends sends_;
   std::shared_ptr<const std::vector<std::byte>> schema_;  // that is sent, or was
   bool schema_sent_ = false;
-  std::unique_ptr<TableStream> stream_;
+  std::unique_ptr<ServerStream> stream_;
 };
 
 }  // namespace crossdock::session

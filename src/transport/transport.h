@@ -33,6 +33,7 @@ struct Agreement {
   bool error_messages = false;             ///< Both ends know message type 255.
   bool counted_leases = false;             ///< The client frees each address as often as it was sent.
   bool cancel = false;                     ///< Both ends know an End of Stream that is sent by the client.
+  bool parameters = false;                 ///< Both ends know requests with parameters.
   bool as_specified = false;               ///< The peer is strictly as specified: it has none of our features.
   Ways ways = Way::kMessage;               ///< The ways that both ends know and want.
   bool one_sided = false;                  ///< Way::kRead costs the peer's processor nothing.

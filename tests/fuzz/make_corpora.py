@@ -282,6 +282,19 @@ def uris() -> None:
         put("uri", name, uri.encode())
 
 
+def requests() -> None:
+    def parameter(kind: int, content: bytes = b"") -> bytes:
+        return struct.pack("<II", kind, len(content)) + content
+
+    magic = b"\0XDREQ\0\1"
+    ranges = struct.pack("<IIII", 0, 3, 7, 1)
+    columns = b"".join(struct.pack("<I", len(name)) + name for name in (b"x", b"", "\u00e4".encode()))
+    put("request", "ticket", b"flights")
+    put("request", "batches", magic + parameter(1, ranges) + parameter(0) + b"flights")
+    put("request", "no_batches", magic + parameter(1) + parameter(0) + b"flights")
+    put("request", "statistics", magic + parameter(2, columns) + parameter(0) + b"flights")
+
+
 def flight_messages() -> None:
     """The first byte names the message, as in fuzz_flight_messages.cc. Those that pyarrow can write are its own."""
     flight = pyarrow.flight
@@ -319,3 +332,4 @@ if __name__ == "__main__":
     tensors()
     tcp()
     uris()
+    requests()

@@ -79,9 +79,28 @@ using WireObserver = std::function<void(const WireEvent&)>;
 /// throws ends the stream.
 using BatchObserver = std::function<void(const BatchArrival&)>;
 
+/// Consecutive rows of a table.
+struct RowRange {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;  ///< Rows behind the table's end don't exist, and are left out.
+};
+
+/// Consecutive batches of a table, by their places in it.
+struct BatchRange {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;  ///< Batches behind the table's end don't exist, and are left out.
+};
+
 struct GetOptions {
   std::vector<std::string> columns{};  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;             ///< False: keeps exactly `columns`, even if it is empty.
+  /// The rows of a table to get. Only the batches with these rows are sent, where the server knows such requests; the
+  /// first and the last are sliced here, without a copy. The rows are of one version of the table: if it is replaced
+  /// meanwhile, get() asks again, a limited number of times.
+  std::optional<RowRange> rows{};
+  /// The batches of a table to get, in ascending order, without overlaps; at most 4096 ranges. Not together with
+  /// `rows`. Client::statistics() says how many rows each has, and of which version.
+  std::optional<std::vector<BatchRange>> batches{};
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
   /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
@@ -104,6 +123,8 @@ struct GetOptions {
   /// Throws ResourceError when more is received than the arena's `reserve`, and ArenaFrozenError once the arena was
   /// published. Don't publish the arena while this stream is being read.
   std::shared_ptr<device::Arena> arena{};
+  /// For Client::statistics(): the columns of which statistics are wanted, instead of the data.
+  std::optional<std::vector<std::string>> statistics{};
   /// For other parts of this library: memory instead of that of `arena` (src/transport/body_memory.h).
   std::shared_ptr<transport::BodyMemory> memory{};
   WireObserver on_message{};  ///< The connection keeps the observer until its next stream.
@@ -214,9 +235,19 @@ class CROSSDOCK_EXPORT Client {
   /// Reader::next().
   ServerStats server_stats(const transport::InterruptHook& interrupted = {});
   /// Requests the stream that is published as `name`. Returns once its schema has arrived. Throws NotFoundError (its
-  /// message lists the names that exist), ConsumedError, and the errors of Reader::next().
+  /// message lists the names that exist), ConsumedError, and the errors of Reader::next(). With GetOptions::rows or
+  /// GetOptions::batches also UnsupportedError (`name` isn't a table, or, with batches, the server doesn't know such
+  /// requests), InvalidArgumentError (batches that aren't as they must be), TimeoutError (the table is replaced again
+  /// and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
+  /// Requests the statistics of a table: a table with one row for each of its batches, as docs/protocol.md,
+  /// "Statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't exist,
+  /// and of those whose type has no statistics. They are the server's word: a client that doesn't trust it checks the
+  /// data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a table),
+  /// ResourceError (too many columns), and otherwise as get().
+  std::unique_ptr<Reader> statistics(const std::string& name, std::vector<std::string> columns, int timeout_ms = -1,
+                                     const transport::InterruptHook& interrupted = {});
   /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
   /// host: nothing is pending on it, and it may outlive the client and the server. It is read-only, unless
   /// TensorOptions::copy_on_write or TensorOptions::out says otherwise. Throws InvalidArgumentError (a table, or

@@ -103,7 +103,7 @@ class MemoryTransport final : public Transport {
     agreement.free_data = queue->free_data;
     agreement.role = wishes.role;
     agreement.wants_parts = wishes.wants_parts;
-    agreement.error_messages = agreement.counted_leases = agreement.cancel = true;
+    agreement.error_messages = agreement.counted_leases = agreement.cancel = agreement.parameters = true;
     agreement.peer_pid = static_cast<std::uint32_t>(::getpid());
     agreement.peer_uid = static_cast<std::uint32_t>(::geteuid());
     agreement.peer = "the other end of memory:" + address + " in this process";

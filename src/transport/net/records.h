@@ -26,13 +26,15 @@ inline constexpr std::uint64_t kFeatureChecksums = 8;      ///< Knows the checks
 inline constexpr std::uint64_t kFeatureAsksForChecksums = 16;
 /// A server: lets its memory be read. A client: reads it.
 inline constexpr std::uint64_t kFeatureReads = 32;
-inline constexpr std::uint64_t kFeatureWantsParts = 64;  ///< A client: wants some columns of each batch only.
-inline constexpr std::uint64_t kFeatureNoBodies = 128;   ///< A client: accepts no bodies by value.
-inline constexpr std::uint64_t kFeatureEndpoints = 256;  ///< Has endpoints of libfabric for bodies.
-inline constexpr std::uint64_t kFeaturePieces = 512;     ///< Over UCX: knows bodies in pieces.
+inline constexpr std::uint64_t kFeatureWantsParts = 64;    ///< A client: wants some columns of each batch only.
+inline constexpr std::uint64_t kFeatureNoBodies = 128;     ///< A client: accepts no bodies by value.
+inline constexpr std::uint64_t kFeatureEndpoints = 256;    ///< Has endpoints of libfabric for bodies.
+inline constexpr std::uint64_t kFeaturePieces = 512;       ///< Over UCX: knows bodies in pieces.
+inline constexpr std::uint64_t kFeatureParameters = 1024;  ///< Knows requests with parameters.
 
 /// The features that every transport offers.
-inline constexpr std::uint64_t kCommonFeatures = kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel;
+inline constexpr std::uint64_t kCommonFeatures =
+    kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel | kFeatureParameters;
 /// Whether frames have checksums between two ends that offered these features.
 constexpr bool use_checksums(std::uint64_t own, std::uint64_t peer) noexcept {
   return (own & peer & kFeatureChecksums) != 0 && ((own | peer) & kFeatureAsksForChecksums) != 0;

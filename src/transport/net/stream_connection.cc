@@ -32,6 +32,7 @@ Agreement agreement_of(const Introduction& introduction, const StreamNames& name
   agreement.error_messages = introduction.both(kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
+  agreement.parameters = introduction.both(kFeatureParameters);
   agreement.checksums = use_checksums(introduction.own_features, introduction.peer_features);
   agreement.same_user = false;
   if (agreement.carrier.empty()) agreement.carrier = names.scheme;

@@ -43,6 +43,7 @@ Agreement agreement_of(const Introduction& introduction, const Credentials& user
   agreement.error_messages = introduction.both(kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(kFeatureCountedLeases);
   agreement.cancel = introduction.both(kFeatureCancel);
+  agreement.parameters = introduction.both(kFeatureParameters);
   agreement.carrier = "shm";
   agreement.authenticated = true;
   agreement.same_user = user.uid == ::geteuid();

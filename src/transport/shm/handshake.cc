@@ -8,7 +8,7 @@
 namespace crossdock::transport::shm {
 
 std::uint64_t own_features() noexcept {
-  return kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel | kFeatureRetiresAtRest |
+  return kFeatureErrorMessages | kFeatureCountedLeases | kFeatureCancel | kFeatureRetiresAtRest | kFeatureParameters |
          (register_for_barriers() ? kFeatureBarriers : 0);
 }
 

@@ -21,6 +21,7 @@ inline constexpr std::uint64_t kFeatureCountedLeases = 4;  ///< A client: frees 
 inline constexpr std::uint64_t kFeatureCancel = 8;         ///< Knows an End of Stream that is sent by the client.
 /// A server: takes a region back as soon as no stream under way and no lease names it. A client: relies on that.
 inline constexpr std::uint64_t kFeatureRetiresAtRest = 16;
+inline constexpr std::uint64_t kFeatureParameters = 32;  ///< Knows requests with parameters.
 
 /// The client's first packet.
 struct Hello {

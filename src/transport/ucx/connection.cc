@@ -25,6 +25,7 @@ Agreement agreement_of(const Introduction& introduction) {
   agreement.error_messages = introduction.both(net::kFeatureErrorMessages);
   agreement.counted_leases = introduction.both(net::kFeatureCountedLeases);
   agreement.cancel = introduction.both(net::kFeatureCancel);
+  agreement.parameters = introduction.both(net::kFeatureParameters);
   agreement.same_user = false;
   agreement.carrier = "ucx";
   return agreement;

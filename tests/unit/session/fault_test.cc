@@ -278,7 +278,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   std::shared_ptr<SourceReader> source;
   ServerConnection connection(
       std::move(ours), options, consumer,
-      [&](std::string_view, const transport::Connection&,
+      [&](const dissociated::Request&, const transport::Connection&,
           const std::shared_ptr<const CountedStream>& counted) -> std::unique_ptr<ServerStream> {
         // Five of a page each, then one that needs the memory of three of them.
         auto n = std::make_shared<int>(0);

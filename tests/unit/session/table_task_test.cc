@@ -35,10 +35,10 @@ TEST(TableTaskStreamTest, GoesByTheWayThatItsMemoryCanGoOnceItIsMade) {
     const auto waker = a_waker();
     copy->step();
     int asked = 0;
-    TableTaskStream stream(copy, waker, kRead, [&](const PublishedTable& made) {
+    TableTaskStream stream(copy, waker, kRead, [&](const std::shared_ptr<const PublishedTable>& made) {
       ++asked;
-      EXPECT_EQ(copy->get().get(), &made);
-      return refused ? kByMessage : kRead;
+      EXPECT_EQ(copy->get(), made);
+      return std::make_unique<TableStream>(made, refused ? kByMessage : kRead);
     });
     EXPECT_EQ(stream.way().way, transport::Way::kRead);
     Outgoing out;
@@ -56,12 +56,14 @@ TEST(TableTaskStreamTest, GoesByTheWayThatItsMemoryCanGoOnceItIsMade) {
   }
 }
 
-TEST(TableTaskStreamTest, EndsWithTheErrorOfItsPreparation) {
+TEST(TableTaskStreamTest, EndsWithTheErrorOfWhatFollows) {
   const auto copy = std::make_shared<HostCopy>(numbers(1, 1));
   const auto waker = a_waker();
   copy->step();
   TableTaskStream stream(copy, waker, {transport::Way::kRead, "the plan"},
-                         [](const PublishedTable&) -> WayAnswer { throw UnsupportedError("no way is left"); });
+                         [](const std::shared_ptr<const PublishedTable>&) -> std::unique_ptr<ServerStream> {
+                           throw UnsupportedError("no way is left");
+                         });
   Outgoing out;
   EXPECT_THROW(stream.peek(&out), UnsupportedError);
 }
@@ -86,7 +88,9 @@ class Announced final : public TableTask {
 };
 
 TableTaskStream stream_of(const std::shared_ptr<TableTask>& task) {
-  return {task, a_waker(), kByMessage, [](const PublishedTable&) { return kByMessage; }};
+  return {task, a_waker(), kByMessage, [](const std::shared_ptr<const PublishedTable>& table) {
+            return std::make_unique<TableStream>(table, kByMessage);
+          }};
 }
 
 TEST(TableTaskStreamTest, SendsTheSchemaBeforeTheTableIsMadeAndOnceOnly) {
