@@ -69,6 +69,16 @@ class _Asks(flight.ServerMiddlewareFactory):
 
 
 class TestPyarrowsServer:
+    def test_sends_everything_and_parts_are_cut_here(self):
+        table = numbers()
+        with Theirs({"t": table}) as theirs, xd.connect(theirs.uri) as client:
+            for _ in range(2):
+                assert pa.table(client.get("t", rows=range(10, 20))).equals(table.slice(10, 10))
+                some = client.table("t", rows=range(100, 900)).filter([("n", ">", 890)])
+                assert some.to_arrow().equals(table.slice(891, 9))
+                assert client.table("t").to_dataset().count_rows(filter=None) == 1000
+                assert client.table("t").to_lazy().select("n").tail(1).collect().item() == 999
+
     def test_is_listed_and_read(self):
         table = numbers()
         big = pa.table({"x": np.arange(8 << 20)})

@@ -51,6 +51,20 @@ def test_codec_measures_both_directions_at_both_widths(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [8, 6, 8, 6]
 
 
+def test_scan_counts_bytes_and_compares_with_files(tmp_path):
+    result = run("scan", tmp_path)
+    assert [row["scheme"] for row in result["few_rows"]] == ["tcp", "shm"]
+    for row in result["few_rows"]:
+        assert 0 < row["share"] <= 0.05
+        assert row["filtered"] > 0
+        assert row["whole"] > 0
+    assert [(row["engine"], row["filter"][:4]) for row in result["queries"]] == [
+        ("duckdb", "half"), ("polars", "half"), ("duckdb", "1 % "), ("polars", "1 % "),
+    ]  # fmt: skip
+    for row in result["queries"]:
+        assert all(row[way] > 0 for way in ("served", "parquet", "feather"))
+
+
 def test_relay_compares_with_the_server_and_computes_trees(tmp_path):
     result = run("relay", tmp_path)
     assert [row["bytes"] for row in result["rows"]] == [1 << 16, 1 << 20]

@@ -110,6 +110,15 @@ def test_query_table():
     ]
 
 
+def test_parts_of_a_table():
+    assert run("parts_of_a_table.py").splitlines() == [
+        f"rows: {list(range(499_995, 500_005))}",
+        "filter: 360",
+        "DuckDB: [(0, 5), (1, 5)]",
+        "polars: 10",
+    ]
+
+
 def test_twohosts(monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of both machines")
     serving = subprocess.Popen(

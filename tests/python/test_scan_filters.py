@@ -396,6 +396,22 @@ def test_a_file_that_was_truncated_is_an_error(tmp_path):
             handle.filter(pc.field("y") > 5).to_arrow()
 
 
+def test_memory_of_a_device(simulated_devices):
+    """There are no statistics of it, so that all batches come; the rows are right, there and on the host."""
+    batches = [xd.RecordBatch(batch).to("sim:1") for batch in in_batches(CLUSTERED.slice(0, 5000), EACH)]
+    with xd.serve({"t": batches}) as server, xd.connect(server.uri) as client:
+        found = client.table("t").filter(pc.field("x") == 3210).to_arrow()
+        assert found.equals(CLUSTERED.slice(3210, 1))
+        assert client.table("t", rows=range(2900, 3100)).to_arrow().equals(CLUSTERED.slice(2900, 200))
+        there = list(client.get("t", device="sim:1", rows=range(2900, 3100)))
+        assert [batch.device for batch in there] == ["sim:1"] * 2
+        here = pa.Table.from_batches([pa.record_batch(batch.to("cpu")) for batch in there])
+        assert here.equals(CLUSTERED.slice(2900, 200))
+        statistics = pa.table(client._native.statistics(b"t", ["x"], -1))
+        assert statistics.column_names == ["rows"]
+        assert statistics["rows"].to_pylist() == [EACH] * 5
+
+
 def test_live_streams_and_tensors_say_so(server, client):
     server.publish("live", lambda: CLUSTERED.to_reader())
     server.publish("tensor", np.arange(3))
