@@ -9,6 +9,8 @@ from crossdock._http import Answer, HttpServer
 from crossdock.errors import ClosedError, ForkError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from crossdock.relaying import Relay
     from crossdock.server import Server
 
@@ -70,6 +72,17 @@ class Metrics:
     def close(self) -> None:
         """Stops listening. May be called twice."""
         self._http.close()
+
+    def _close_with(self, close: Callable[[], None]) -> None:
+        """Closes the server by `close()`, and then this, unless the server stays open. Meanwhile it isn't ready."""
+        before, self._not_ready = self._not_ready, "closing"
+        try:
+            close()
+        finally:
+            if self._closed():
+                self.close()
+            else:
+                self._not_ready = before
 
     def _stats(self) -> dict[str, Any]:
         of = self._of()

@@ -145,11 +145,10 @@ class Relay:
     def close(self) -> None:
         """Ends every stream and fetch under way with an error at its consumer, and removes the socket. What consumers
         hold stays valid. May be called twice."""
-        try:
+        if self._metrics is None:
             self._native.close()
-        finally:
-            if self._metrics is not None and self.closed:
-                self._metrics.close()
+        else:
+            self._metrics._close_with(self._native.close)
 
     def __enter__(self) -> Relay:
         return self

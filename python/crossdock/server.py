@@ -436,11 +436,10 @@ class Server:
         Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
         closed nevertheless, and a second call continues the wait.
         """
-        try:
+        if self._metrics is None:
             self._native.close()
-        finally:
-            if self._metrics is not None and self.closed:
-                self._metrics.close()
+        else:
+            self._metrics._close_with(self._native.close)
 
     def __enter__(self) -> Server:
         return self

@@ -7,6 +7,7 @@ What a fuzzer finds is added to a corpus by hand, under the name of what went wr
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from pathlib import Path
@@ -320,6 +321,31 @@ def flight_messages() -> None:
         put("flight_messages", name, bytes([kind]) + message)
 
 
+def statistics() -> None:
+    histogram = {"counts": list(range(13)), "sum_ns": 1_000_000}
+    consumer = {"pid": 7, "peer": "tcp://host:1", "name": ["_w"], "leases": 2, "oldest_lease_ms": -1, "way": "map"}
+    server = {
+        "version": "0.1.0",
+        "uptime_ms": 12,
+        "uris": ["shm:a", "tcp://host:1"],
+        "rejected": {"full": 1},
+        "first_batch": histogram,
+        "batch": histogram,
+        "sources": [{"name": 'a "name"\n\u20ac', "kind": "table", "rows": -1, "bytes": 8}],
+        "consumers": [consumer],
+        "consumers_left_out": 3,
+    }
+    for name, members in {
+        "server": server,
+        "relay": {**server, "relay": {"hits": 1, "upstream": "tcp://host:2"}},
+        "later_version": {"connections": 1, "new": [{"a": [None, 1.5, "x"]}, {}]},
+        "empty": {},
+        "wrong_count": {"batch": {"counts": [1]}},
+        "negative": {"leases": -1},
+    }.items():
+        put("statistics", name, json.dumps(members).encode())
+
+
 if __name__ == "__main__":
     messages()
     flight_messages()
@@ -333,3 +359,4 @@ if __name__ == "__main__":
     tcp()
     uris()
     requests()
+    statistics()

@@ -153,6 +153,33 @@ def test_it_is_not_ready_while_sources_are_loaded():
         assert ask(server.metrics.uri, "/readyz")[0] == 200
 
 
+def test_it_is_not_ready_while_it_is_being_closed():
+    in_source, goes_on = threading.Event(), threading.Event()
+
+    def waits() -> Iterator[pa.RecordBatch]:
+        in_source.set()
+        goes_on.wait(60)
+        yield from TABLE.to_batches()
+
+    def closes_its_server() -> pa.RecordBatchReader:
+        server.close()
+        raise AssertionError("it could")
+
+    sources = {"t": lambda: pa.RecordBatchReader.from_batches(TABLE.schema, waits()), "closes": closes_its_server}
+    server = xd.serve(sources, metrics=FREE)
+    with xd.connect(server.uri) as client:
+        with pytest.raises(xd.RemoteError, match="can't close the server"):
+            client.get("closes")
+        assert ask(server.metrics.uri, "/readyz")[0] == 200
+        client.get("t").close()
+        in_source.wait(60)
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        until(lambda: ask(server.metrics.uri, "/readyz")[::2] == (503, "closing\n"))
+        goes_on.set()
+        closing.join()
+
+
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(server):
     taken = server.metrics.uri.removeprefix("http://").removesuffix("/metrics")
     with pytest.raises(xd.ConnectionError, match=taken):

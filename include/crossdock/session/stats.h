@@ -26,7 +26,7 @@ struct DurationHistogram {
   /// Counts `n` durations of `total_ns` together, all as long as their mean.
   void add(std::int64_t total_ns, std::uint64_t n = 1) noexcept {
     const std::uint64_t total = total_ns > 0 ? static_cast<std::uint64_t>(total_ns) : 0;
-    const std::uint64_t us = (total / n + 999) / 1000;
+    const std::uint64_t us = ((n == 1 ? total : total / n) + 999) / 1000;
     std::size_t bucket = us <= 16 ? 0 : (static_cast<std::size_t>(std::bit_width(us - 1)) - 3) / 2;
     if (bucket >= kBuckets) bucket = kBuckets - 1;
     counts[bucket] += n;
