@@ -1,8 +1,8 @@
 """The Python processes of the hand-over benchmark, each started by handoff.py as one end of a pair.
 
   python -m bench._roles serve WAY --batch-bytes N --sets N --batches N [--folder PATH] [--host ADDRESS]
-  python -m bench._roles consume WAY --address TEXT --read first|sum --sets N --warm-up N --batches N --seconds N
-                                     [--wait MODE] [--folder PATH]
+  python -m bench._roles consume WAY --address TEXT --read first|sum|columns --sets N --warm-up N
+                                     --batches N --seconds N [--wait MODE] [--folder PATH]
 
 The ways: crossdock and here (consumers only), flight-unix, flight-tcp, ipc-socket, ipc-file. `here` has no other end:
 it is what a C stream costs in pyarrow alone, within one process.
@@ -150,11 +150,13 @@ def read_ipc_file(address: str, folder: Path) -> Iterator[Iterator[pa.RecordBatc
 
 
 @contextlib.contextmanager
-def read_crossdock(address: str, wait: str) -> Iterator[Iterator[pa.RecordBatch]]:
+def read_crossdock(address: str, wait: str, own: bool) -> Iterator[Iterator[Any]]:
+    """Our batches as they come, or taken by pyarrow."""
     import crossdock as xd
 
     with xd.connect(address) as client:
-        yield iter(pa.RecordBatchReader.from_stream(client.get("batches", wait=wait)))
+        reader = client.get("batches", wait=wait)
+        yield reader if own else iter(pa.RecordBatchReader.from_stream(reader))
 
 
 @contextlib.contextmanager
@@ -196,7 +198,7 @@ def main() -> None:
         return
 
     ways = {
-        "crossdock": lambda: read_crossdock(given.address, given.wait),
+        "crossdock": lambda: read_crossdock(given.address, given.wait, given.read == "columns"),
         "here": lambda: read_here(given.batch_bytes, given.sets, given.batches + given.warm_up),
         "flight-unix": lambda: read_flight(given.address),
         "flight-tcp": lambda: read_flight(given.address),

@@ -34,7 +34,7 @@ class Way:
 
     name: str
     wake: str  # how both ends wait: "spin", "block", "auto", or "-" where the way knows only its own
-    read: str  # "first": one byte of every buffer; "sum": everything; "all": a copy reads everything
+    read: str  # "first": one byte of every buffer; "columns": by batch[i]; "sum": everything; "all": a copy reads it
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def run_ours_from_python(uri: str, batch_bytes: int, wait: str, read: str, plan:
         role(
             "_roles", "consume", "crossdock", address=uri, wait=wait, read=read, sets=sets_of(batch_bytes),
             warm_up=2 * sets_of(batch_bytes), batches=plan.python_batches,
-            seconds=3600 if read == "first" else plan.sum_seconds,
+            seconds=plan.sum_seconds if read == "sum" else 3600,
         )
     )  # fmt: skip
 
@@ -200,6 +200,10 @@ def run_size(batch_bytes: int, plan: Plan, results: Results, step: Callable[[str
                 step("Crossdock from Python, spinning")
                 run = run_ours_from_python(uri, batch_bytes, "spin", read, plan)
                 results.add(batch_bytes, Way("Crossdock, Python", "spin", read), run)
+                if read == "first":
+                    step("Crossdock from Python, by batch[i]")
+                    run = run_ours_from_python(uri, batch_bytes, "spin", "columns", plan)
+                    results.add(batch_bytes, Way("Crossdock, Python", "spin", "columns"), run)
                 step("pyarrow alone")
                 run = run_pyarrow_here(batch_bytes, read, plan)
                 results.add(batch_bytes, Way("pyarrow alone: its C stream in one process", "-", read), run)
@@ -303,6 +307,9 @@ def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dic
             theirs = results.of(batch_bytes, flight, "-", "first", "stretch")
             ratio = theirs / results.of(batch_bytes, way, "spin", "first", "stretch")
             add(f"{name}, against Flight over a Unix socket, {size(batch_bytes)}", ratio, bound, "x", at_most=False)
+    by_column = [results.of(n, "Crossdock, Python", "spin", "columns", "stretch") for n in SIZES]
+    for batch_bytes, cost in zip(SIZES, by_column, strict=True):
+        add(f"Python, spin, a value of 8 columns by batch[i], {size(batch_bytes)}", cost / 1000, 4, "µs", at_most=True)
     for row in latency:
         bound = 1.5 if row["wake"] == "spin" else 35
         add(f"one-way latency of a batch, {row['wake']}: p50", row["one_way"]["p50"] / 1000, bound, "µs", at_most=True)
@@ -316,7 +323,7 @@ def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dic
 def print_results(
     results: Results, sizes: list[int], latency: list[dict[str, Any]], heap: list[dict[str, Any]]
 ) -> None:
-    reads = {"first": "1 byte a buffer", "sum": "all, summed", "all": "all, copied"}
+    reads = {"first": "1 byte a buffer", "columns": "batch[i][0]", "sum": "all, summed", "all": "all, copied"}
     rows = []
     for way in sorted(results.ways(), key=lambda way: way.read == "sum"):
         costs = [duration(results.of(n, way.name, way.wake, way.read, "stretch")) for n in sizes]

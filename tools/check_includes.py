@@ -55,6 +55,7 @@ LIBRARIES = {
     "rdma/": "src/transport/fabric",
     "ucp/": "src/transport/ucx",
     "Python.h": "python",
+    "datetime.h": "python",
     "structmember.h": "python",
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 /// Includes what most programs need: all public headers but device/sycl.h, device/sim_event.h and core/debug.h.
+#include "crossdock/array/column_view.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/schema.h"
 #include "crossdock/array/stream.h"

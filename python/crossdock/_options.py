@@ -48,6 +48,13 @@ def is_copy_on_write(writable: object) -> bool:
     raise InvalidArgumentError(f'writable must be "copy-on-write" or False; it was {writable!r}')
 
 
+def stats_for_all(stats: object) -> bool:
+    """Checks the option that says who may ask for statistics."""
+    if stats is None or stats == "any":
+        return stats is not None
+    raise InvalidArgumentError(f'stats must be "any" or None; it was {stats!r}')
+
+
 def ucx_libraries() -> list[str]:
     """Returns the paths of UCX's library in the package libucx (of libucx-cu12 and others), which isn't imported."""
     spec = importlib.util.find_spec("libucx")

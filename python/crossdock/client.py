@@ -125,6 +125,19 @@ class Client:
             count(max_entries, "max_entries", "entries", least=0), count(max_bytes, "max_bytes", "bytes", least=0)
         )
 
+    def server_stats(self) -> dict[str, Any]:
+        """Returns the statistics of the server, or the relay, that the client is connected to: what its `stats()`
+        returns there, see `Server.stats()`. The lists "sources" and "consumers" have at most 256 entries each, and
+        "sources_left_out" and "consumers_left_out" say how many more there are. A server may answer several requests
+        within some milliseconds with the same.
+
+        Raises `PermissionError` if the server doesn't let this client see them: over shm, its own user and root may;
+        over networks, clients that have proved the token or a certificate that the server demands; all others if it was
+        started with `stats="any"`. Raises `UnsupportedError` if the server is too old to know the request, or a Flight
+        server, and `InvalidDataError` if the answer isn't statistics.
+        """
+        return self._native.server_stats()
+
     def get(
         self,
         name: str | bytes,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from crossdock import _deferred_thread, _native
-from crossdock._options import check_schemes, checked_uri, count, milliseconds, scheme_of, transports
+from crossdock._options import check_schemes, checked_uri, count, milliseconds, scheme_of, stats_for_all, transports
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Relay:
     login: a user name and a password, for upstreams that are Flight servers with logins.
     checksum: over tcp, as for `connect()` and `serve()`.
     tls: over tcp+tls, the certificates that are trusted, and those of the relay itself, as for both of them.
+    stats: who may ask for the relay's statistics, as for `serve()`.
 
     The relay logs to the logger "crossdock", for example when the upstream can't be reached. After a failure to connect
     it tries again with the first request after a second.
@@ -72,6 +73,7 @@ class Relay:
         login: tuple[str, str] | None = None,
         checksum: bool | None = None,
         tls: TLS | None = None,
+        stats: Literal["any"] | None = None,
     ) -> None:
         from_uris, uris = _uris(upstream), _uris(uri)
         if not isinstance(stale, bool):
@@ -89,6 +91,7 @@ class Relay:
         options.uris = uris
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.transports = transports(users, token, checksum, None, tls)
+        options.stats_for_all = stats_for_all(stats)
         self._native = _native.Relay(
             from_uris,
             options,

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from crossdock import _deferred_thread, _loading, _native, _nested, _sources
-from crossdock._options import check_schemes, check_tls, checked_name, checked_uri, count, milliseconds, transports
+from crossdock._options import (
+    check_schemes,
+    check_tls,
+    checked_name,
+    checked_uri,
+    count,
+    milliseconds,
+    stats_for_all,
+    transports,
+)
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 from crossdock.table import Table
@@ -143,6 +152,8 @@ class Server:
         aren't taken, "replace" also in place of others. None: none. A table is published once all of it has come.
     max_put: the most bytes of one such table, which are memory of this process; more is a `ResourceError` at the
         client.
+    stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
+        over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -180,6 +191,7 @@ class Server:
         ticket_keys: Iterable[bytes] | None = None,
         ticket_lifetime: float = 300.0,
         login_lifetime: float = 12 * 3600.0,
+        stats: Literal["any"] | None = None,
     ) -> None:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
@@ -210,6 +222,7 @@ class Server:
         end: Literal["server", "both"] = "server" if puts is None else "both"
         options.transports = transports(users, token, checksum, remote_reads, tls, end=end)
         options.limits = limits or _native.Limits()
+        options.stats_for_all = stats_for_all(stats)
         if flight is not None:
             options.flight_uri = checked_uri(flight)
             options.flight_token = token or ""
@@ -372,14 +385,29 @@ class Server:
         self._native.replace_ticket_keys([] if keys is None else _checked_keys(keys))
 
     def stats(self) -> dict[str, Any]:
-        """Returns the cost of each source and the leases of each consumer: a snapshot in plain dicts and lists.
+        """Returns the cost of each source, the leases of each consumer, and counts since the server's start: a snapshot
+        in plain dicts and lists.
 
-        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers": pid, peer, name,
-        batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value,
-        carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
-        "message"; None before the first, and of a connection without bodies) and why (the reason for that way). The
-        counts
-        "connections" (all since the start, including closed ones), "protocol_errors", "bitmap_bytes_copied".
+        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers", the connections:
+        pid, peer, name, batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
+        bytes_by_value, carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began:
+        "map", "read" or "message"; None before the first, and of a connection without bodies) and why (the reason for
+        that way).
+
+        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (all since the start),
+        "connections_now", "rejected" (clients that were rejected in their handshake, by reason: "version",
+        "not_allowed", "malformed", "late", "full", "resources", "protection") and "protocol_errors" (connections that
+        were ended because they broke the protocol).
+
+        Sums over all streams since the start, which never decrease: "streams", "batches", "rows", "bytes",
+        "bytes_by_value", "bytes_copied", "bitmap_bytes_copied", and two histograms: "first_batch", the time from a
+        request to the first batch that was sent, and "batch", the time between two batches of a stream. A histogram has
+        "limits" (the upper limits of its buckets in seconds; the last bucket has none), "counts" (of each bucket) and
+        "sum" (seconds).
+
+        What all consumers hold now: "leases", "leased_bytes", "oldest_lease" (seconds, or None).
+
+        "sources_left_out" and "consumers_left_out" are 0 here, see `Client.server_stats()`.
         """
         return self._native.stats()
 

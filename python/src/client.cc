@@ -20,6 +20,7 @@
 #include "options.h"
 #include "producer.h"
 #include "reader.h"
+#include "server_stats.h"
 #include "tensor/tensor.h"
 #include "tensor/transfer.h"
 #include "text.h"
@@ -60,6 +61,10 @@ class PyClient {
   std::vector<session::CatalogEntry> list(std::uint64_t max_entries, std::uint64_t max_bytes) {
     const session::ListOptions options{.max_entries = max_entries, .max_bytes = max_bytes};
     return blocking([&](const transport::InterruptHook& hook) { return client_->list(options, hook); });
+  }
+
+  nb::dict server_stats() {
+    return dict_of(blocking([&](const transport::InterruptHook& hook) { return client_->server_stats(hook); }));
   }
 
   /// Returns a new object that the caller owns.
@@ -295,6 +300,7 @@ void bind_client(nb::module_& module) {
                     const session::TransportOptions&, bool>(),
            "uri"_a, "data_uri"_a.none(), "timeout_ms"_a, "way"_a.none(), "transports"_a, "any_location"_a)
       .def("list", &PyClient::list, "max_entries"_a, "max_bytes"_a)
+      .def("server_stats", &PyClient::server_stats)
       .def("get", &PyClient::get, nb::rv_policy::take_ownership, "name"_a, "columns"_a.none(), "wait"_a, "timeout_ms"_a,
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
            "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none())

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include "arena.h"
+#include "column/column.h"
 #include "crossdock/core/debug.h"
 #include "crossdock/version.h"
 #include "deferred.h"
@@ -61,6 +62,7 @@ NB_MODULE(_native, module) {
   crossdock::python::bind_peers(module);
   crossdock::python::bind_file(module);
   crossdock::python::bind_tensor(module);
+  crossdock::python::bind_column(module);
   crossdock::python::bind_offload(module);
   crossdock::python::bind_devices(module);
   crossdock::python::bind_testing(module);

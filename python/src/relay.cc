@@ -65,19 +65,7 @@ class PyRelay {
   }
 
   nb::dict stats() const {
-    const session::RelayStats stats = blocking([this](const transport::InterruptHook&) { return relay_->stats(); });
-    nb::dict result = dict_of(stats.server);
-    result["hits"] = stats.hits;
-    result["stale_hits"] = stats.stale_hits;
-    result["fetches"] = stats.fetches;
-    result["failures"] = stats.failures;
-    result["catalogs"] = stats.catalogs;
-    result["evictions"] = stats.evictions;
-    result["bytes_fetched"] = stats.bytes_fetched;
-    result["bytes_used"] = stats.bytes_used;
-    result["max_memory"] = stats.max_memory;
-    result["upstream"] = stats.upstream.empty() ? nb::none() : nb::object(displayed(stats.upstream));
-    return result;
+    return dict_of(blocking([this](const transport::InterruptHook&) { return relay_->stats(); }));
   }
 
  private:

@@ -226,6 +226,7 @@ void bind_server(nb::module_& module) {
       .def_rw("max_connections", &ServerOptions::max_connections)
       .def_rw("source_threads", &ServerOptions::source_threads)
       .def_rw("limits", &ServerOptions::limits)
+      .def_rw("stats_for_all", &ServerOptions::stats_for_all)
       .def_prop_rw("flight_uri", nullptr, [](ServerOptions& self, const std::string& uri) { self.flight.uri = uri; })
       .def_prop_rw("flight_puts", nullptr,
                    [](ServerOptions& self, const std::string& which) {

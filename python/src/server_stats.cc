@@ -11,13 +11,48 @@
 namespace nb = nanobind;
 
 namespace crossdock::python {
+namespace {
+
+nb::object seconds_or_none(std::int64_t ms) {
+  return ms < 0 ? nb::none() : nb::object(nb::float_(static_cast<double>(ms) / 1000.0));
+}
+
+nb::dict dict_of(const session::DurationHistogram& histogram) {
+  nb::list limits;
+  nb::list counts;
+  for (std::size_t i = 0; i < histogram.kBuckets; ++i) {
+    if (i + 1 < histogram.kBuckets) limits.append(static_cast<double>(histogram.limit_us(i)) / 1e6);
+    counts.append(histogram.counts[i]);
+  }
+  nb::dict result;
+  result["limits"] = limits;
+  result["counts"] = counts;
+  result["sum"] = static_cast<double>(histogram.sum_ns) / 1e9;
+  return result;
+}
+
+void add_relay(const session::RelayStats& stats, nb::dict* result) {
+  nb::dict& to = *result;
+  to["hits"] = stats.hits;
+  to["stale_hits"] = stats.stale_hits;
+  to["fetches"] = stats.fetches;
+  to["failures"] = stats.failures;
+  to["catalogs"] = stats.catalogs;
+  to["evictions"] = stats.evictions;
+  to["bytes_fetched"] = stats.bytes_fetched;
+  to["bytes_used"] = stats.bytes_used;
+  to["max_memory"] = stats.max_memory;
+  to["upstream"] = stats.upstream.empty() ? nb::none() : nb::object(displayed(stats.upstream));
+}
+
+}  // namespace
 
 nb::dict dict_of(const session::ServerStats& stats) {
   nb::list sources;
   for (const session::SourceStats& source : stats.sources) {
     nb::dict entry;
     entry["name"] = published_name(source.name);
-    entry["kind"] = source.kind;
+    entry["kind"] = displayed(source.kind);
     entry["rows"] = count_or_none(source.rows);
     entry["bytes"] = count_or_none(source.bytes);
     entry["bytes_copied"] = source.bytes_copied;
@@ -37,21 +72,44 @@ nb::dict dict_of(const session::ServerStats& stats) {
     entry["in_flight"] = consumer.in_flight;
     entry["leases"] = consumer.leases;
     entry["leased_bytes"] = consumer.leased_bytes;
-    entry["oldest_lease"] =
-        consumer.oldest_lease_ms < 0 ? nb::none() : nb::object(nb::float_(consumer.oldest_lease_ms / 1000.0));
+    entry["oldest_lease"] = seconds_or_none(consumer.oldest_lease_ms);
     entry["bytes_by_value"] = consumer.bytes_by_value;
-    entry["carrier"] = consumer.carrier;
+    entry["carrier"] = displayed(consumer.carrier);
     entry["way"] =
         consumer.why.empty() ? nb::none() : nb::object(nb::cast(std::string(transport::way_name(consumer.way))));
-    entry["why"] = consumer.why.empty() ? nb::none() : nb::object(nb::cast(consumer.why));
+    entry["why"] = consumer.why.empty() ? nb::none() : nb::object(displayed(consumer.why));
     consumers.append(entry);
   }
+  nb::list uris;
+  for (const std::string& uri : stats.uris) uris.append(displayed(uri));
+  nb::dict rejected;
+  for (const auto& [reason, count] : stats.rejected) rejected[displayed(reason)] = count;
   nb::dict result;
+  result["version"] = displayed(stats.version);
+  result["pid"] = stats.pid;
+  result["uptime"] = static_cast<double>(stats.uptime_ms) / 1000.0;
+  result["uris"] = uris;
   result["sources"] = sources;
+  result["sources_left_out"] = stats.sources_left_out;
   result["consumers"] = consumers;
+  result["consumers_left_out"] = stats.consumers_left_out;
   result["connections"] = stats.connections;
+  result["connections_now"] = stats.connections_now;
+  result["rejected"] = rejected;
   result["protocol_errors"] = stats.protocol_errors;
+  result["streams"] = stats.totals.streams;
+  result["batches"] = stats.totals.batches;
+  result["rows"] = stats.totals.rows;
+  result["bytes"] = stats.totals.bytes;
+  result["bytes_by_value"] = stats.totals.bytes_by_value;
+  result["first_batch"] = dict_of(stats.totals.first_batch);
+  result["batch"] = dict_of(stats.totals.batch);
+  result["bytes_copied"] = stats.bytes_copied;
   result["bitmap_bytes_copied"] = stats.bitmap_bytes_copied;
+  result["leases"] = stats.leases;
+  result["leased_bytes"] = stats.leased_bytes;
+  result["oldest_lease"] = seconds_or_none(stats.oldest_lease_ms);
+  if (stats.relay) add_relay(*stats.relay, &result);
   return result;
 }
 

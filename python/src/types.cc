@@ -11,6 +11,7 @@
 #include "arena.h"
 #include "batch.h"
 #include "capsule.h"
+#include "column/column.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/batch.h"
 #include "deferred.h"
@@ -96,22 +97,15 @@ void wait_until_ready(PyRecordBatch& self) {
   self.batch = std::move(waited);
 }
 
-std::string batch_repr(const PyRecordBatch& self) {
+std::string summary(const PyRecordBatch& self) {
   const array::RecordBatch& batch = self.batch;
   return "<crossdock.RecordBatch: " + std::to_string(batch.num_rows) + " rows, " +
          std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes" +
          (batch.device.type == device::DeviceType::kCpu ? "" : " on " + device::to_string(batch.device)) + ">";
 }
 
-PyObject* no_column(PyObject* /*self*/, PyObject* /*key*/) noexcept {
-  PyErr_SetString(PyExc_TypeError,
-                  "a crossdock.RecordBatch can't be indexed; read its columns with another library, without a copy: "
-                  "pyarrow.record_batch(batch)[...], polars.DataFrame(batch)[...]");
-  return nullptr;
-}
-
 /// Sets mp_subscript instead of a method __getitem__, which would make the object look like a sequence.
-PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(no_column)}, {0, nullptr}};
+PyType_Slot batch_slots[] = {{Py_mp_subscript, reinterpret_cast<void*>(column_at)}, {0, nullptr}};
 
 }  // namespace
 
@@ -183,10 +177,33 @@ void bind_types(nb::module_& module) {
           "__array__",
           [](const PyRecordBatch&, const nb::args&, const nb::kwargs&) -> nb::object {
             throw nb::type_error(
-                "a batch has columns, and is no array: pyarrow.record_batch(batch) has them, and to_pandas()");
+                "a batch has columns, and is no array: batch['name'] is one; pyarrow.record_batch(batch).to_pandas() "
+                "has "
+                "all");
           },
           "Raises TypeError, which says what to call.")
-      .def("__repr__", batch_repr)
+      .def("__repr__",
+           [](nb::handle self) {
+             const std::string text = summary(nb::cast<const PyRecordBatch&>(self));
+             return nb::module_::import_("crossdock._values").attr("batch_text")(self, text);
+           })
+      .def(
+          "__iter__",
+          [](nb::handle self) {
+            nb::list columns;
+            const std::size_t n = nb::cast<const PyRecordBatch&>(self).batch.schema->fields().size();
+            for (std::size_t i = 0; i < n; ++i) columns.append(nb::object(self[nb::int_(i)]));
+            return nb::iter(columns);
+          },
+          "Iterates over the columns.")
+      .def(
+          "to_pylist", [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("rows_of")(self); },
+          "Returns the rows as dicts from names to Python objects, as Column[i] returns them. Raises "
+          "UnsupportedTypeError if two columns have one name.")
+      .def(
+          "to_pydict",
+          [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("columns_of")(self); },
+          "Returns a dict from each column's name to a list of its elements, as to_pylist().")
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(
           "__arrow_c_array__",

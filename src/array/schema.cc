@@ -120,7 +120,9 @@ struct Flattener {
       if (!values) values = std::make_shared<Schema>(std::vector<Field>{*field.dictionary});
       slots.push_back({field.dictionary_id, values});
     }
+    const std::size_t index = nodes.size() - 1;
     for (const Field& child : field.children) add(child);
+    nodes[index].n_nodes = static_cast<std::int32_t>(nodes.size() - index);
   }
 };
 

@@ -100,8 +100,12 @@ bool JsonReader::hex(std::uint32_t* out) {
   return true;
 }
 
-bool JsonReader::skip_one() {
+bool JsonReader::skip(int depth) {
   skip_space();
+  const bool nests = rest_.starts_with('[') || rest_.starts_with('{');
+  if (nests && depth == 0) return false;
+  if (rest_.starts_with('[')) return list([&] { return skip(depth - 1); });
+  if (rest_.starts_with('{')) return object([&](const std::string&) { return skip(depth - 1); });
   if (rest_.starts_with('"')) {
     std::string ignored;
     return string(&ignored);
@@ -109,11 +113,6 @@ bool JsonReader::skip_one() {
   const std::size_t end = std::min(rest_.find_first_of(",]} \t\r\n[{\""), rest_.size());
   rest_.remove_prefix(end);
   return end != 0;
-}
-
-bool JsonReader::skip() {
-  skip_space();
-  return rest_.starts_with('[') ? list([this] { return skip_one(); }) : skip_one();
 }
 
 void append_json(std::string_view text, std::string* out) {

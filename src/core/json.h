@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-/// The little JSON (RFC 8259) that metadata has: strings, whole numbers, and lists of them.
+/// The little JSON (RFC 8259) that metadata has: strings, whole numbers, lists and objects.
 namespace crossdock {
 
 /// Reads such a text from its start. Each call skips white space, and returns false if the text goes on otherwise; then
-/// how much was read is unspecified. Nothing nests, so the depth is bounded. Strings aren't checked to be UTF-8.
+/// how much was read is unspecified. Strings aren't checked to be UTF-8.
 class JsonReader {
  public:
   /// `text` must outlive it.
@@ -31,14 +31,26 @@ class JsonReader {
     } while (take(','));
     return take(']');
   }
+  /// Reads an object, of whose members `member(name)` reads the values, one each. The same name may come again.
+  template <class Member>
+  bool object(Member member) {
+    if (!take('{')) return false;
+    if (take('}')) return true;
+    do {
+      std::string name;
+      if (!string(&name) || !take(':') || !member(name)) return false;
+    } while (take(','));
+    return take('}');
+  }
   /// Appends the numbers of a list; at most `most`.
   bool integers(std::vector<std::int64_t>* out, std::size_t most);
-  /// Skips a string, number or word, or a list of them.
-  bool skip();
+  /// Skips a value. Returns false for one that nests deeper than kMostDepth.
+  bool skip() { return skip(kMostDepth); }
+  static constexpr int kMostDepth = 16;
 
  private:
   void skip_space();
-  bool skip_one();
+  bool skip(int depth);
   bool escape(std::string* out);
   bool hex(std::uint32_t* out);
 

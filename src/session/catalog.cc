@@ -185,6 +185,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     if (!options.replace) {
       throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
     }
+    keep_copies_of(*place->second);
     replaced = std::exchange(place->second, item);
   }
   if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
@@ -209,6 +210,7 @@ void Catalog::withdraw(const std::string& name) {
 
 // Takes an item out of the catalog. Call it with the lock held, and drop the result without it.
 std::shared_ptr<Catalog::Item> Catalog::remove(Items::iterator which) {
+  keep_copies_of(*which->second);
   std::shared_ptr<Item> item = std::move(which->second);
   items_.erase(which);
   forget_listings();
@@ -508,22 +510,45 @@ void Catalog::throw_not_found(std::string_view name, bool lists) const {
                       (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));
 }
 
+std::uint64_t Catalog::Item::all_bytes_copied() const noexcept {
+  if (!table) return bytes_copied->load(std::memory_order_relaxed);
+  std::uint64_t copied = table->bytes_copied;
+  if (host_copy) copied += host_copy->bytes_copied();
+  if (table_for_others != table) copied += table_for_others->bytes_copied;
+  return copied;
+}
+
+// Keeps the count of an item that is removed, so that the sum over all sources never decreases. Streams of a live
+// source go on and count further. Call it with the lock held.
+void Catalog::keep_copies_of(const Item& item) {
+  std::erase_if(still_copied_, [this](const auto& count) {
+    if (count.use_count() > 1) return false;
+    bytes_copied_ += count->load(std::memory_order_relaxed);
+    return true;
+  });
+  if (item.table) {
+    bytes_copied_ += item.all_bytes_copied();
+  } else {
+    still_copied_.push_back(item.bytes_copied);
+  }
+}
+
 void Catalog::add_stats(ServerStats* stats) const {
+  if (upstream_ != nullptr) stats->relay = upstream_->stats();
   const std::lock_guard lock(mutex_);
+  stats->bytes_copied += bytes_copied_;
+  for (const auto& count : still_copied_) stats->bytes_copied += count->load(std::memory_order_relaxed);
   for (const auto& [name, item] : items_) {
     SourceStats source;
     source.name = name;
     source.kind = item->kind;
     source.consumers = item->consumers;
+    source.bytes_copied = item->all_bytes_copied();
     if (item->table) {
       source.rows = item->table->rows;
       source.bytes = static_cast<std::int64_t>(item->table->bytes);
-      source.bytes_copied = item->table->bytes_copied;
-      if (item->host_copy) source.bytes_copied += item->host_copy->bytes_copied();
-      if (item->table_for_others != item->table) source.bytes_copied += item->table_for_others->bytes_copied;
-    } else {
-      source.bytes_copied = item->bytes_copied->load(std::memory_order_relaxed);
     }
+    stats->bytes_copied += source.bytes_copied;
     stats->sources.push_back(std::move(source));
   }
   stats->bitmap_bytes_copied += bitmap_bytes_copied_;

@@ -84,6 +84,7 @@ class Catalog final : public flight::Directory {
   std::vector<flight::Flight> flights() const override;
   flight::Flight flight(std::string_view name) const override;
 
+  /// Adds the sources, what was copied for them, and what a relay counts.
   void add_stats(ServerStats* stats) const;
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
 
@@ -98,6 +99,7 @@ class Catalog final : public flight::Directory {
     // For live sources and factories:
     std::shared_ptr<const SourceReader::Make> make;
     std::shared_ptr<std::atomic<std::uint64_t>> bytes_copied = std::make_shared<std::atomic<std::uint64_t>>();
+    std::uint64_t all_bytes_copied() const noexcept;
     bool one_shot = false;
     bool consumed = false;
     std::uint64_t last_request = 0;  // the number of it
@@ -134,6 +136,7 @@ class Catalog final : public flight::Directory {
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
   std::shared_ptr<Item> remove(Items::iterator which);
+  void keep_copies_of(const Item& item);
   void forget_listings() noexcept;
   [[noreturn]] void throw_not_found(std::string_view name, bool lists = true) const;
 
@@ -156,6 +159,8 @@ class Catalog final : public flight::Directory {
   std::map<std::string, std::weak_ptr<FetchTask>, std::less<>> fetches_;  // by name
   std::uint64_t requests_ = 0;
   std::uint64_t bitmap_bytes_copied_ = 0;
+  std::uint64_t bytes_copied_ = 0;                                               // of sources that were removed
+  std::vector<std::shared_ptr<const std::atomic<std::uint64_t>>> still_copied_;  // likewise, that are still read
   bool closed_ = false;
 };
 

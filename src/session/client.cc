@@ -11,6 +11,9 @@
 #include "session/flight/finder.h"
 #include "session/flight/transport.h"
 #include "session/reader_impl.h"
+#include "session/statistics_stream.h"
+#include "session/statistics_text.h"
+#include "session/table_name.h"
 #include "session/tensor_reader.h"
 #include "transport/registry.h"
 
@@ -112,6 +115,38 @@ std::vector<CatalogEntry> Client::list(const ListOptions& options, const transpo
     }
   }
   return entries;
+}
+
+ServerStats Client::server_stats(const transport::InterruptHook& interrupted) {
+  const std::shared_ptr<ClientPool>& pool = impl_->catalog_pool;
+  pool->made_in().check("this Client");
+  if (impl_->flight) {
+    throw UnsupportedError("statistics don't go by Flight: connect to another URI of " + pool->where());
+  }
+  const auto unknown = [&] {
+    return UnsupportedError(pool->where() +
+                            " doesn't know the request for statistics: it is an earlier version of "
+                            "Crossdock, or another server");
+  };
+  // A server without error messages would end the connection.
+  auto connection = pool->take(interrupted);
+  const bool is_ours = connection->transport().agreement().error_messages;
+  pool->put_back(std::move(connection));
+  if (!is_ours) throw unknown();
+  GetOptions how;
+  how.timeout_ms = pool->options().timeout_ms;
+  how.limits.max_metadata_bytes = kMostStatistics;
+  try {
+    Reader::Impl reader(pool, nullptr, std::string(kStatisticsTicket), how, interrupted);
+    const std::string* const text = statistics_text_in(*reader.schema);
+    std::optional<array::RecordBatch> batch;
+    if (text == nullptr || !reader.schema->fields().empty() || (reader.advance(true, &batch), batch)) {
+      throw InvalidDataError(pool->where() + " answered the request for statistics with a table");
+    }
+    return statistics_in(*text);
+  } catch (const NotFoundError&) {
+    throw unknown();
+  }
 }
 
 std::vector<LocationTried> Client::Impl::request(const std::string& name, bool parts,

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,8 +16,12 @@
 #include <system_error>
 
 #include "core/base64.h"
+#include "crossdock/version.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
+#include "session/statistics_stream.h"
+#include "session/statistics_text.h"
+#include "session/table_name.h"
 #include "transport/registry.h"
 
 namespace crossdock::session {
@@ -45,6 +50,12 @@ constexpr std::int64_t kAcceptTime = 200'000;
 
 // How often flush() is called for each connection when the server closes and nothing else waits.
 constexpr int kMaxLastFlushes = 64;
+
+// The longest answer to a request for statistics, in bytes. It takes some 0.5 ms to make.
+constexpr std::size_t kRoomForStatistics = 256 << 10;
+// An answer is used again for so many times the time that it took to make it. So requests for statistics take at most
+// a twentieth of the thread's time, however many there are.
+constexpr std::int64_t kStatisticsPause = 19;
 
 // How long the thread sleeps when epoll fails and so can't wake it.
 constexpr int kBlindMs = 5;
@@ -83,7 +94,7 @@ std::uint64_t random_tag() {
 
 IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog,
                std::unique_ptr<transport::Listener> flight)
-    : options_(options), catalog_(catalog), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    : options_(options), catalog_(catalog), poll_(::epoll_create1(EPOLL_CLOEXEC)), started_(now_ns()) {
   if (!poll_) throw_errno(errno, "making a descriptor for the server to wait on");
   watch_descriptor(catalog_.waker()->descriptor(), kWakerEvent);
   for (const std::string& text : options.uris) {
@@ -153,23 +164,81 @@ void IoLoop::run_commands() {
 }
 
 ServerStats IoLoop::stats() {
-  return ask([this] { return collect_stats(); });
+  return ask([this] {
+    end_disconnected();
+    return collect_stats();
+  });
+}
+
+// What isn't among the consumers of stats() doesn't count in max_connections either.
+void IoLoop::end_disconnected() {
+  for (auto at = members_.begin(); at != members_.end();) {
+    Member& member = *at++;
+    try {
+      member.server_end.connection().in_flight();
+    } catch (const Error& reason) {
+      end(member, reason);
+    }
+  }
 }
 
 ServerStats IoLoop::collect_stats() {
   ServerStats stats;
-  // What isn't among the consumers doesn't count in max_connections either.
-  for (auto at = members_.begin(); at != members_.end();) {
-    Member& member = *at++;
+  stats.version = version();
+  stats.pid = static_cast<std::uint32_t>(::getpid());
+  stats.uptime_ms = static_cast<std::uint64_t>((now_ns() - started_) / 1'000'000);
+  stats.uris = uris_;
+  stats.totals = totals_;
+  for (Member& member : members_) {
+    member.server_end.add_totals(&stats.totals);
     try {
       stats.consumers.push_back(member.server_end.stats(now_ms()));
-    } catch (const Error& reason) {  // the peer has just disconnected
-      end(member, reason);
+    } catch (const Error&) {
+      wake(member);  // the peer has just disconnected: the next turn ends the connection
+      continue;
     }
+    const ConsumerStats& consumer = stats.consumers.back();
+    stats.leases += consumer.leases;
+    stats.leased_bytes += consumer.leased_bytes;
+    stats.oldest_lease_ms = std::max(stats.oldest_lease_ms, consumer.oldest_lease_ms);
   }
   stats.connections = n_connections_;
+  stats.connections_now = stats.consumers.size();
   stats.protocol_errors = n_protocol_errors_;
+  transport::Rejections rejections;
+  for (const auto& listener : listeners_) rejections.add(listener->rejections());
+  stats.rejected = {{"version", rejections.version},
+                    {"not_allowed", rejections.not_allowed},
+                    {"malformed", rejections.malformed},
+                    {"late", rejections.late},
+                    {"full", rejections.full},
+                    {"resources", rejections.resources},
+                    {"protection", rejections.protection}};
+  catalog_.add_stats(&stats);
   return stats;
+}
+
+std::unique_ptr<ServerStream> IoLoop::open(std::string_view ticket, const transport::Connection& asking,
+                                           const std::shared_ptr<const CountedStream>& counted,
+                                           const std::shared_ptr<ConnectionWaker>& waker) {
+  if (ticket == kStatisticsTicket) return open_statistics(asking);
+  return catalog_.open(ticket, asking, counted, waker);
+}
+
+std::unique_ptr<ServerStream> IoLoop::open_statistics(const transport::Connection& asking) {
+  if (!options_.stats_for_all && !asking.agreement().privileged) {
+    throw PermissionError(
+        "the statistics of this server are for its own user on its machine, and for clients over networks that have "
+        "proved a token or a certificate, unless it is started with stats=\"any\"");
+  }
+  const std::int64_t begun = now_ns();
+  if (!statistics_ || begun >= statistics_until_) {
+    const std::string text = statistics_text(collect_stats(), kRoomForStatistics);
+    statistics_ = std::make_shared<const std::vector<std::byte>>(statistics_message(text));
+    const std::int64_t made = now_ns();
+    statistics_until_ = made + kStatisticsPause * (made - begun);
+  }
+  return std::make_unique<StatisticsStream>(statistics_);
 }
 
 void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) noexcept {
@@ -307,6 +376,7 @@ void IoLoop::remove(Member& member) {
   ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, member.server_end.connection().descriptor(), nullptr);
   leave_awake(member);
   if (member.deadline_ms != 0) deadlines_.erase({member.deadline_ms, &member});
+  member.server_end.add_totals(&totals_);
   members_.erase(member.self);
 }
 
@@ -433,7 +503,7 @@ void IoLoop::accept_from(transport::Listener& listener) {
 void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
   ++n_connections_;
   std::shared_ptr<Consumer> consumer = catalog_.consumer_of(connection->agreement());
-  Member& member = members_.emplace_back(std::move(connection), options_, std::move(consumer), catalog_);
+  Member& member = members_.emplace_back(std::move(connection), std::move(consumer), *this);
   member.self = std::prev(members_.end());
   try {
     if (awake_.capacity() < members_.size()) awake_.reserve(2 * members_.size());

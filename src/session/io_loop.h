@@ -44,7 +44,8 @@ class IoLoop {
   /// Returns a location URI by which clients strictly as specified read the region. Throws UnsupportedError,
   /// ClosedError.
   std::string location(const std::shared_ptr<const device::Region>& region);
-  /// Collects the statistics on the I/O thread, so that the hot path of that thread needs no lock.
+  /// Collects the statistics, with those of the catalog, on the I/O thread, so that the hot path of that thread needs
+  /// no lock.
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
   /// never throws: without a lease, the file's size and times are compared instead.
@@ -55,13 +56,12 @@ class IoLoop {
  private:
   /// A connection and its state in the loop.
   struct Member {
-    Member(std::unique_ptr<transport::Connection> connection, const ServerOptions& options,
-           std::shared_ptr<Consumer> consumer, Catalog& catalog)
-        : waker(std::make_shared<ConnectionWaker>(catalog.waker(), this)),
-          server_end(std::move(connection), options, std::move(consumer),
-                     [this, &catalog](std::string_view ticket, const transport::Connection& asking,
-                                      const std::shared_ptr<const CountedStream>& counted) {
-                       return catalog.open(ticket, asking, counted, waker);
+    Member(std::unique_ptr<transport::Connection> connection, std::shared_ptr<Consumer> consumer, IoLoop& loop)
+        : waker(std::make_shared<ConnectionWaker>(loop.catalog_.waker(), this)),
+          server_end(std::move(connection), loop.options_, std::move(consumer),
+                     [this, &loop](std::string_view ticket, const transport::Connection& asking,
+                                   const std::shared_ptr<const CountedStream>& counted) {
+                       return loop.open(ticket, asking, counted, waker);
                      }) {}
     ~Member() { waker->detach(); }
     Member(const Member&) = delete;
@@ -95,6 +95,11 @@ class IoLoop {
   void accept_from(transport::Listener& listener);
   void add(std::unique_ptr<transport::Connection> connection);
   void sleep(std::uint64_t seen);
+  std::unique_ptr<ServerStream> open(std::string_view ticket, const transport::Connection& asking,
+                                     const std::shared_ptr<const CountedStream>& counted,
+                                     const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_statistics(const transport::Connection& asking);
+  void end_disconnected();
   ServerStats collect_stats();
   void run_commands();
   template <typename Command>
@@ -116,8 +121,13 @@ class IoLoop {
   std::int64_t now_ = 0;                                  // ns: when the clock was last read
   std::int64_t polled_ = 0;                               // ns
   std::uint64_t work_ = 0;                                // since the clock was read, in about ns
+  const std::int64_t started_;                            // ns
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;
+  StreamTotals totals_;  // of connections that have ended
+  // The last answer to a request for statistics, which others get that come soon after.
+  std::shared_ptr<const std::vector<std::byte>> statistics_;
+  std::int64_t statistics_until_ = 0;  // ns
 
   std::mutex mutex_;
   std::vector<std::function<void()>> commands_;

@@ -154,6 +154,16 @@ struct Relay::Impl final : public Upstream {
     return made;
   }
 
+  RelayStats stats() const override {
+    const std::uint64_t used = memory->used();
+    const std::lock_guard lock(mutex);
+    RelayStats stats = counts;
+    stats.bytes_used = used;
+    stats.max_memory = options.max_memory;
+    stats.upstream = link.uri();
+    return stats;
+  }
+
   std::vector<CatalogRow> rows(const Shown& what) const {
     std::vector<CatalogRow> rows;
     for (const auto& [name, entry] : what.list->entries) {
@@ -410,18 +420,9 @@ Relay::~Relay() {
 
 const std::vector<std::string>& Relay::uris() const noexcept { return impl_->loop->uris(); }
 
-RelayStats Relay::stats() const {
+ServerStats Relay::stats() const {
   impl_->made_in.check("this Relay");
-  ServerStats server = impl_->loop->stats();
-  impl_->catalog.add_stats(&server);
-  const std::uint64_t used = impl_->memory->used();
-  const std::lock_guard lock(impl_->mutex);
-  RelayStats stats = impl_->counts;
-  stats.server = std::move(server);
-  stats.bytes_used = used;
-  stats.max_memory = impl_->options.max_memory;
-  stats.upstream = impl_->link.uri();
-  return stats;
+  return impl_->loop->stats();
 }
 
 void Relay::close(const transport::InterruptHook& interrupted) {

@@ -128,9 +128,7 @@ void Server::replace_ticket_keys(const std::vector<std::string>& keys) {
 
 ServerStats Server::stats() const {
   impl_->made_in.check("this Server");
-  ServerStats stats = impl_->loop.stats();
-  impl_->catalog.add_stats(&stats);
-  return stats;
+  return impl_->loop.stats();
 }
 
 void Server::close(const transport::InterruptHook& interrupted) {

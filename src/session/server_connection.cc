@@ -1,6 +1,7 @@
 #include "session/server_connection.h"
 
 #include <algorithm>
+#include <chrono>
 #include <initializer_list>
 #include <limits>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "flight/ticket.h"
 #include "session/remote_error.h"
 #include "session/say.h"
+#include "session/table_name.h"
 
 namespace crossdock::session {
 namespace {
@@ -25,6 +27,11 @@ constexpr std::uint64_t kBytesPerUnit = 4;
 
 // Messages that are read of a connection that ends: more than a ring holds of those that free something.
 constexpr int kMostLastMessages = 1 << 16;
+
+// By the clock of TurnBudget.
+std::int64_t now_ns() noexcept {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
 
 bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> codes) {
   const auto* const ours = dynamic_cast<const Error*>(&reason);
@@ -77,6 +84,7 @@ bool ServerConnection::turn(std::int64_t now_ms, TurnBudget& budget) {
   progress |= push_retired(budget);
   // A number that was retired may be announced again only after its retirement was sent.
   if (retired_.empty()) progress |= pump(now_ms, budget);
+  if (untimed_ > 0) time_batches(budget.now());
   return progress;
 }
 
@@ -122,19 +130,28 @@ void ServerConnection::start(std::string_view ticket) {
   if (!tail_.empty())
     throw ProtocolError("the client requested a stream before it received the end of the previous one");
   stats_.name = flight::TicketKeys::without_signature(ticket);  // whoever has a ticket may read
+  if (ticket == kStatisticsTicket) stats_.name.clear();         // it reads nothing that was published
   try {
     check_leases();
     const auto counted = std::make_shared<const CountedStream>(consumer_);
     std::unique_ptr<ServerStream> source = open_(ticket, *connection_, counted);
-    stats_.way = source->way().way;
-    stats_.why = source->way().why;
+    note_way(source->way());
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
+    ++n_streams_;
+    asked_ns_ = now_ns();
   } catch (const std::exception& reason) {
     log_end(is_ordinary_refusal(reason) ? LogLevel::kInfo : LogLevel::kWarning, reason);
     stop_stream(reason);
   }
+}
+
+// A stream without bodies leaves what is said of the one before.
+void ServerConnection::note_way(const WayAnswer& way) {
+  if (*way.why == '\0') return;
+  stats_.way = way.way;
+  stats_.why = way.why;
 }
 
 // Leases that a client keeps cost the server memory, and make no memory available.
@@ -282,8 +299,7 @@ bool ServerConnection::pump(std::int64_t now_ms, TurnBudget& budget) {
       }
       if (state != ServerStream::State::kReady) break;
       if (const WayAnswer& way = under_way_->source->way(); way.way != stats_.way || stats_.why.empty()) [[unlikely]] {
-        stats_.way = way.way;
-        stats_.why = way.why;
+        note_way(way);
       }
       prefix_ = sender_->next_message();
       has_current_ = true;
@@ -383,11 +399,29 @@ bool ServerConnection::send_current() {
     ++stats_.batches;
     stats_.rows += static_cast<std::uint64_t>(current_.rows);
     stats_.bytes += current_.bytes;
+    time_batch();
   }
   under_way_->source->pop();
   has_current_ = false;
   current_ = {};
   return true;
+}
+
+// Counts a batch that was sent. The clock is read for a stream's first one alone, and once for all others of a turn.
+void ServerConnection::time_batch() noexcept {
+  if (asked_ns_ == 0) {
+    ++untimed_;
+    return;
+  }
+  last_batch_ns_ = now_ns();
+  first_batch_times_.add(last_batch_ns_ - std::exchange(asked_ns_, 0));
+  untimed_ = 0;
+}
+
+void ServerConnection::time_batches(std::int64_t now) noexcept {
+  // The budget's clock is read from time to time only, and may be behind.
+  batch_times_.add(now - last_batch_ns_, std::exchange(untimed_, 0));
+  last_batch_ns_ = std::max(last_batch_ns_, now);
 }
 
 bool ServerConnection::send_by_value() {
@@ -505,6 +539,16 @@ void ServerConnection::close(const std::exception& reason, int pushes) noexcept 
   } catch (const std::exception&) {
     // The connection is about to end in any case.
   }
+}
+
+void ServerConnection::add_totals(StreamTotals* totals) const {
+  totals->streams += n_streams_;
+  totals->batches += stats_.batches;
+  totals->rows += stats_.rows;
+  totals->bytes += stats_.bytes;
+  totals->bytes_by_value += stats_.bytes_by_value;
+  totals->first_batch.add(first_batch_times_);
+  totals->batch.add(batch_times_);
 }
 
 ConsumerStats ServerConnection::stats(std::int64_t now_ms) {

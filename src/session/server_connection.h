@@ -46,6 +46,8 @@ class ServerConnection {
 
   transport::Connection& connection() noexcept { return *connection_; }
   ConsumerStats stats(std::int64_t now_ms);
+  /// Adds what its streams have counted so far.
+  void add_totals(StreamTotals* totals) const;
 
  private:
   struct Stream {
@@ -65,6 +67,7 @@ class ServerConnection {
   bool take_messages(TurnBudget& budget);
   void take(const transport::Incoming& message);
   void start(std::string_view ticket);
+  void note_way(const WayAnswer& way);
   void pass_end_of_bodies();
   void apply_frees();
   void take_last_frees() noexcept;
@@ -78,6 +81,8 @@ class ServerConnection {
   bool write_addresses();
   std::optional<std::uint64_t> announced(std::uint32_t index);
   std::int32_t number_of(const std::shared_ptr<const device::Region>& region);
+  void time_batch() noexcept;
+  void time_batches(std::int64_t now) noexcept;
   void end_stream(std::vector<std::byte> tail);
   void fail_stream(const std::exception& reason);
   void stop_stream(const std::exception& reason);
@@ -119,6 +124,12 @@ class ServerConnection {
   std::uint64_t pushed_ = 0;  // how much of the connection's pushed() was already counted
   bool waits_for_source_ = false;
   ConsumerStats stats_;
+  std::uint64_t n_streams_ = 0;
+  std::int64_t asked_ns_ = 0;       // when the stream under way was asked for; 0: its first batch was sent
+  std::int64_t last_batch_ns_ = 0;  // when its last batches were sent that are counted in batch_times_
+  std::uint64_t untimed_ = 0;       // batches sent since
+  DurationHistogram first_batch_times_;
+  DurationHistogram batch_times_;
 };
 
 }  // namespace crossdock::session

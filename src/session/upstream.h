@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "crossdock/session/stats.h"
 #include "session/published_table.h"
 #include "session/table_task.h"
 
@@ -27,6 +28,8 @@ class Upstream {
   virtual std::shared_ptr<const PublishedTable> fetch(const std::string& name, FetchTask& task) = 0;
   /// Returns the catalog. Threads and errors as of fetch().
   virtual std::shared_ptr<const PublishedTable> listing() = 0;
+  /// Never waits.
+  virtual RelayStats stats() const = 0;
 };
 
 /// One call of an upstream, for all consumers that ask for a name while it is under way.

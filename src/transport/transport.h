@@ -45,6 +45,9 @@ struct Agreement {
   /// Of a server: the client has proved who it is, by the token, a certificate, or as a user of this machine that may
   /// connect.
   bool authenticated = false;
+  /// Of a server: the client may see what isn't for every consumer. It is a process of our own user or of root on this
+  /// machine, or it has proved the token or a certificate.
+  bool privileged = false;
   bool same_user = true;  ///< The peer is a process of our own user on this machine. False for every other machine.
   std::uint32_t peer_pid = 0;  ///< 0: on another machine, or unknown.
   std::uint32_t peer_uid = 0;
@@ -264,6 +267,27 @@ class Connection {
 inline constexpr const char* kServerFull =
     "the server has reached its limit of connections (max_connections); try again when other clients have disconnected";
 
+/// How many clients a listener has rejected, by reason.
+struct Rejections {
+  std::uint64_t version = 0;      ///< No common version.
+  std::uint64_t not_allowed = 0;  ///< The user, the token or the certificate.
+  std::uint64_t malformed = 0;    ///< The handshake breaks the rules.
+  std::uint64_t late = 0;         ///< No handshake came in time.
+  std::uint64_t full = 0;         ///< reject_all()
+  std::uint64_t resources = 0;    ///< No memory or descriptors are left, or too many handshakes are under way.
+  std::uint64_t protection = 0;   ///< TLS or checksums that one end demands and the other doesn't have.
+
+  void add(const Rejections& other) noexcept {
+    version += other.version;
+    not_allowed += other.not_allowed;
+    malformed += other.malformed;
+    late += other.late;
+    full += other.full;
+    resources += other.resources;
+    protection += other.protection;
+  }
+};
+
 /// A listening end. Use it from one thread at a time. Destroying it stops listening and removes its files from the file
 /// system.
 class Listener {
@@ -290,6 +314,8 @@ class Listener {
   /// While on, rejects every client that completes its handshake, with the message "the server has reached its limit of
   /// connections".
   virtual void reject_all(bool on) = 0;
+  /// Returns how many clients it has rejected so far.
+  virtual Rejections rejections() const noexcept { return {}; }
 };
 
 /// Waits until `connection` may have something to receive, until the deadline (steady clock, ns; 0: none), or until the

@@ -443,3 +443,11 @@ def test_names_that_are_no_text():
         with flight.connect(server.flight_uri) as theirs:
             (info,) = [one for one in theirs.list_flights() if one.descriptor.command == name]
             assert theirs.do_get(info.endpoints[0].ticket).read_all().equals(numbers())
+
+
+def test_statistics_are_asked_of_the_other_uris():
+    with xd.serve({"t": numbers(1)}, flight=FREE_PORT) as server, xd.connect(server.flight_uri) as client:
+        with pytest.raises(xd.UnsupportedError, match="statistics don't go by Flight"):
+            client.server_stats()
+        with xd.connect(server.uri) as other:
+            assert other.server_stats()["pid"] == server.stats()["pid"]

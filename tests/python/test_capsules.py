@@ -148,15 +148,6 @@ def test_what_a_producer_raises_is_raised():
         server.publish("x", Fails())
 
 
-def test_a_batch_says_who_reads_its_columns():
-    batch = xd.RecordBatch(pa.record_batch({"a": [1, 2]}))
-    for key in ("a", 0):
-        with pytest.raises(TypeError, match=r"pyarrow\.record_batch\(batch\)"):
-            batch[key]
-    with pytest.raises(TypeError, match="not iterable"):
-        iter(batch)
-
-
 def test_a_stream_that_is_taken_while_it_is_asked_for_its_schema():
     """Its producer comes back, or another thread does: one of them has it."""
     inner = []

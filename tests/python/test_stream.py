@@ -56,7 +56,7 @@ def test_a_batch_tells_its_shape_without_reading_data(client):
     assert (len(batch), batch.num_rows, batch.num_columns) == (2, 2, 2)
     assert batch.nbytes > 0
     assert batch.schema.names == ["x", "y"]
-    assert repr(batch) == f"<crossdock.RecordBatch: 2 rows, 2 columns, {batch.nbytes} bytes>"
+    assert repr(batch).splitlines()[0] == f"<crossdock.RecordBatch: 2 rows, 2 columns, {batch.nbytes} bytes>"
 
 
 def test_a_schema(client):

@@ -187,6 +187,7 @@ struct LayoutNode {
   TypeId id;
   bool nullable;
   std::int32_t n_children;
+  std::int32_t n_nodes;     ///< Itself and all nodes below it: those directly after it in preorder.
   std::int32_t fixed_size;  ///< FixedSizeList: elements per list. Else 0.
   /// Index of its first buffer in the batch, not counting variadic buffers before it: exact only if
   /// !Schema::has_views(). Code for any schema walks with a BufferCursor (record_batch.h).

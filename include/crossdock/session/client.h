@@ -13,6 +13,7 @@
 #include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
 #include "crossdock/session/runtime.h"
+#include "crossdock/session/stats.h"
 #include "crossdock/session/tensors.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
@@ -207,6 +208,11 @@ class CROSSDOCK_EXPORT Client {
   /// InvalidDataError (the stream isn't a catalog, or a text in it isn't UTF-8; the message says which), and the errors
   /// of Reader::next().
   std::vector<CatalogEntry> list(const ListOptions& options = {}, const transport::InterruptHook& interrupted = {});
+  /// Asks for the server's statistics, which a relay answers with its own. An answer is bounded: it may leave entries
+  /// out, and counts them. Throws PermissionError (ServerOptions::stats_for_all), UnsupportedError (the server doesn't
+  /// know this request, or is a Flight server), InvalidDataError (the answer isn't one), and the errors of
+  /// Reader::next().
+  ServerStats server_stats(const transport::InterruptHook& interrupted = {});
   /// Requests the stream that is published as `name`. Returns once its schema has arrived. Throws NotFoundError (its
   /// message lists the names that exist), ConsumedError, and the errors of Reader::next().
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},

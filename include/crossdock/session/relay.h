@@ -28,21 +28,6 @@ struct RelayOptions {
   bool stale = true;
 };
 
-/// A snapshot of statistics since the relay's start.
-struct RelayStats {
-  ServerStats server;
-  std::uint64_t hits = 0;           ///< Requests that were answered with what was held, and that it was current.
-  std::uint64_t stale_hits = 0;     ///< Requests that were answered with what was held, with the upstream unreachable.
-  std::uint64_t fetches = 0;        ///< Tables and tensors that were received completely.
-  std::uint64_t failures = 0;       ///< Fetches that failed.
-  std::uint64_t catalogs = 0;       ///< Reads of the upstream's catalog.
-  std::uint64_t evictions = 0;      ///< Names that were withdrawn to make room.
-  std::uint64_t bytes_fetched = 0;  ///< Sum of the buffers of what was fetched.
-  std::uint64_t bytes_used = 0;     ///< Of `max_memory`.
-  std::uint64_t max_memory = 0;
-  std::string upstream;  ///< The URI that it is connected to; empty: not connected.
-};
-
 /// Fetches what its consumers ask for from another server, the upstream, once, and serves it to all of them: over shm:
 /// one fetch for all processes of a machine. A table is served once all of it was received, in the memory that it was
 /// received in; its schema before. Consumers that ask for a name while it is fetched wait for that fetch; it goes on if
@@ -73,7 +58,8 @@ class CROSSDOCK_EXPORT Relay {
 
   /// The URIs to connect to, for all of ServerOptions::uris.
   const std::vector<std::string>& uris() const noexcept;
-  RelayStats stats() const;
+  /// Returns statistics with `relay` set.
+  ServerStats stats() const;
   /// Ends every stream and fetch under way with an error at its consumers, stops listening, and joins the threads. What
   /// consumers hold stays valid. May be called twice. Throws InterruptedError after everything was closed except a
   /// fetch that hasn't ended: the next close(), or the destructor, waits for that.

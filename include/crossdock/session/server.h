@@ -12,6 +12,7 @@
 #include "crossdock/session/flight.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/source.h"
+#include "crossdock/session/stats.h"
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
 
@@ -50,45 +51,13 @@ struct ServerOptions {
   transport::WaitMode wait = transport::WaitMode::kAuto;  ///< How the server's thread waits.
   ipc::Limits limits{};                                   ///< Limits of what published files may request.
   FlightOptions flight{};                                 ///< A Flight server beside; none by default.
+  /// Whether every client may ask for the statistics (Client::server_stats()). Otherwise only processes of this user
+  /// and of root on this machine, and clients over networks that have proved the token or a certificate that the server
+  /// demands.
+  bool stats_for_all = false;
   LogCallback log;
   std::shared_ptr<Runtime> runtime;                                ///< Null: the default runtime.
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
-};
-
-/// A snapshot of statistics since the server's start: the cost of each source, the leases of each consumer, and
-/// counters.
-struct SourceStats {
-  std::string name;
-  std::string kind;  ///< "table", "tensor", "tensors", "arena", "pool", "file", "snapshot", "live", "factory", ...
-  std::int64_t rows = -1;  ///< -1: not known (live), or tensors.
-  std::int64_t bytes = -1;
-  std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
-  std::uint64_t consumers = 0;     ///< Number of streams started.
-};
-struct ConsumerStats {
-  std::uint32_t pid = 0;  ///< 0: on another machine, or unknown.
-  std::string peer;       ///< The client in readable form, as in "tcp://10.0.0.7:55112".
-  std::string name;       ///< Name of the stream that it reads; empty between streams.
-  std::uint64_t batches = 0, rows = 0, bytes = 0;
-  std::uint64_t window = 0;     ///< Messages that it may lag behind.
-  std::uint64_t in_flight = 0;  ///< Messages sent and not taken yet.
-  std::uint64_t leases = 0;     ///< Buffers that it holds.
-  std::uint64_t leased_bytes = 0;
-  std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
-  std::uint64_t bytes_by_value = 0;   ///< The part of `bytes` that was sent by value.
-  std::string carrier;                ///< What moves the bytes, as in "shm" or "tcp".
-  /// How the bodies of the stream that it reads go, and why; without meaning between streams. `why` is empty of a
-  /// connection that carries no bodies, and `way` then without meaning. Both are those that the stream began with: a
-  /// batch of a live stream that finds no room within the lease limit is sent by value in any case.
-  transport::Way way = transport::Way::kMessage;
-  std::string why;
-};
-struct ServerStats {
-  std::vector<SourceStats> sources;
-  std::vector<ConsumerStats> consumers;
-  std::uint64_t connections = 0;          ///< Since the start.
-  std::uint64_t protocol_errors = 0;      ///< Connections ended because of a protocol violation.
-  std::uint64_t bitmap_bytes_copied = 0;  ///< For bitmaps of slices that don't start at a byte boundary.
 };
 
 struct PublishOptions {

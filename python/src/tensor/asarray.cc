@@ -10,7 +10,7 @@
 #include "../offload/placement.h"
 #include "../offload/selector.h"
 #include "../offload/usm_type.h"
-#include "column.h"
+#include "arrow.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/dlpack.h"
 #include "cuda_array.h"

@@ -8,7 +8,7 @@
 
 #include "../deferred.h"
 #include "../wait.h"
-#include "column.h"
+#include "arrow.h"
 #include "crossdock/exchange/copy.h"
 #include "cuda_array.h"
 #include "device.h"
@@ -297,7 +297,7 @@ void bind_tensor(nb::module_& module) {
   bind_asarray(module);
   bind_cuda_array(module);
   bind_usm_array(module);
-  bind_column(module);
+  bind_tensor_arrow(module);
   tensor_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
   PyType_Modified(tensor_type);
 }

@@ -36,10 +36,4 @@ std::string path_of(const Place* place) {
   return above + ".dictionary" + (here.empty() ? "" : "." + here);
 }
 
-std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept {
-  std::int64_t open = 1;
-  while (open > 0) open += schema.nodes()[node++].n_children - 1;
-  return node;
-}
-
 }  // namespace crossdock::array

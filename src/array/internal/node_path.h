@@ -11,7 +11,9 @@ namespace crossdock::array {
 std::string node_path(const Schema& schema, std::size_t node);
 
 /// Returns the index of the first node after the subtree that begins at `node`.
-std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept;
+inline std::size_t subtree_end(const Schema& schema, std::size_t node) noexcept {
+  return node + static_cast<std::size_t>(schema.nodes()[node].n_nodes);
+}
 
 /// The place of a node that may be within dictionaries, for the path in error messages.
 struct Place {

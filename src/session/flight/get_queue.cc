@@ -49,6 +49,7 @@ std::unique_ptr<transport::Connection> GetListener::accept() {
   std::shared_ptr<GetCall> call = queue_->next();
   if (!call) return nullptr;
   if (!full_) return std::make_unique<GetConnection>(std::move(call));
+  ++rejections_.full;
   call->finish({flight::StatusCode::kResourceExhausted, std::string("ConnectionError: ") + transport::kServerFull});
   return nullptr;
 }

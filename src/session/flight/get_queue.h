@@ -41,10 +41,12 @@ class GetListener final : public transport::Listener {
   std::unique_ptr<transport::Connection> accept() override;
   std::size_t handshakes() const noexcept override { return 0; }
   void reject_all(bool on) override { full_ = on; }
+  transport::Rejections rejections() const noexcept override { return rejections_; }
 
  private:
   const std::shared_ptr<GetQueue> queue_;
   bool full_ = false;
+  transport::Rejections rejections_;
 };
 
 }  // namespace crossdock::session

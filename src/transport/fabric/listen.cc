@@ -171,6 +171,7 @@ PendingHandshake::State FabricServerSocket::Handshake::complete(std::unique_ptr<
       introduce(server_.welcome_, handshake_.hello(), server_.welcome_,
                 ConnectOptions{.role = handshake_.role(), .ways = Ways::from_bits(client_.ways)}, where());
   introduction.agreement.authenticated = handshake_.proves();
+  introduction.agreement.privileged = introduction.agreement.authenticated;
   introduction.agreement.wants_parts = client_.wants_parts;
   introduction.agreement.one_sided = endpoint_->domain().progresses_by_itself();
   introduction.agreement.carrier = carrier_of(server_.options_);

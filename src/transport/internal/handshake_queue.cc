@@ -15,6 +15,18 @@ constexpr int kFinishedPerTurn = 8;
 // Nor does one that computes long, as for TLS: the others have their turn after that.
 constexpr std::chrono::microseconds kLongTurn{100};
 
+std::uint64_t* counter_of(Refusal code, Rejections* all) noexcept {
+  switch (code) {
+    case Refusal::kOtherVersion: return &all->version;
+    case Refusal::kNotAllowed: return &all->not_allowed;
+    case Refusal::kMalformed: return &all->malformed;
+    case Refusal::kMode:
+    case Refusal::kChecksums: return &all->protection;
+    case Refusal::kResources: break;
+  }
+  return &all->resources;
+}
+
 }  // namespace
 
 bool HandshakeQueue::has_work() const noexcept {
@@ -49,7 +61,7 @@ void HandshakeQueue::advance() {
       if (client->rejection) {
         send(*client->handshake, *client->rejection);
       } else {
-        reject(*client->handshake, {Refusal::kMalformed, late});
+        reject_as(&rejections_.late, *client->handshake, {Refusal::kMalformed, late});
       }
       client->state = State::kEnded;
     }
@@ -61,7 +73,7 @@ void HandshakeQueue::advance() {
 
 /// Does a step of a client's handshake. If it throws, rejects the client, at once or later.
 template <typename Step>
-void HandshakeQueue::attempt(Client& client, Step step) const {
+void HandshakeQueue::attempt(Client& client, Step step) {
   const bool was_ready = client.state == State::kReady;
   std::optional<Rejection> rejection;
   try {
@@ -76,6 +88,7 @@ void HandshakeQueue::attempt(Client& client, Step step) const {
     rejection = {{Refusal::kResources, "the server has no memory"}};
   }
   if (rejection && rejection->delay.count() > 0) {
+    ++*counter_of(rejection->code, &rejections_);
     client.state = State::kWaiting;
     client.deadline = Clock::now() + rejection->delay;
     client.rejection = std::move(rejection);
@@ -118,7 +131,7 @@ std::unique_ptr<Connection> HandshakeQueue::complete_oldest(bool reject_all) {
   if (client == clients_.end()) return nullptr;
   std::unique_ptr<Connection> connection;
   if (reject_all) {
-    reject(*client->handshake, {Refusal::kResources, kServerFull});
+    reject_as(&rejections_.full, *client->handshake, {Refusal::kResources, kServerFull});
     client->state = State::kEnded;
   } else {
     attempt(*client, [&] { return client->handshake->complete(&connection); });
@@ -152,7 +165,12 @@ void HandshakeQueue::prepare_wait() {
   }
 }
 
-void HandshakeQueue::reject(PendingHandshake& handshake, const Refused& refused) const noexcept {
+void HandshakeQueue::reject(PendingHandshake& handshake, const Refused& refused) noexcept {
+  reject_as(counter_of(refused.code, &rejections_), handshake, refused);
+}
+
+void HandshakeQueue::reject_as(std::uint64_t* reason, PendingHandshake& handshake, const Refused& refused) noexcept {
+  ++*reason;
   try {
     say(LogLevel::kWarning, handshake.where() + " was rejected: " + refused.reason);
   } catch (const std::exception&) {

@@ -87,7 +87,8 @@ class HandshakeQueue {
   /// Prepares the descriptors of clients to be waited for.
   void prepare_wait();
   /// Logs that a client is rejected, and tells the client.
-  void reject(PendingHandshake& handshake, const Refused& refused) const noexcept;
+  void reject(PendingHandshake& handshake, const Refused& refused) noexcept;
+  const Rejections& rejections() const noexcept { return rejections_; }
   /// Tells a client that it is rejected.
   static void send(PendingHandshake& handshake, const Refused& refused) noexcept;
 
@@ -105,7 +106,8 @@ class HandshakeQueue {
 
   void drop(std::list<Client>::iterator client) noexcept;
   template <typename Step>
-  void attempt(Client& client, Step step) const;
+  void attempt(Client& client, Step step);
+  void reject_as(std::uint64_t* reason, PendingHandshake& handshake, const Refused& refused) noexcept;
   void say(LogLevel level, const std::string& text) const {
     if (log_) log_(level, text);
   }
@@ -114,6 +116,7 @@ class HandshakeQueue {
   const std::chrono::milliseconds timeout_;
   const LogCallback log_;
   std::list<Client> clients_;
+  Rejections rejections_;
 };
 
 }  // namespace crossdock::transport

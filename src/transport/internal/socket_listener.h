@@ -60,6 +60,7 @@ class SocketListener final : public Listener {
   std::unique_ptr<Connection> accept() override;
   std::size_t handshakes() const noexcept override { return handshakes_.size(); }
   void reject_all(bool on) override { reject_all_ = on; }
+  Rejections rejections() const noexcept override { return handshakes_.rejections(); }
 
  private:
   using Clock = std::chrono::steady_clock;

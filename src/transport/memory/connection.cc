@@ -310,6 +310,7 @@ class MemoryConnection final : public Connection {
     agreement.max_body = options.max_body;
     agreement.carrier = "memory";
     agreement.authenticated = true;
+    agreement.privileged = true;
     return agreement;
   }
   void check_size(ByteSpan head, ByteSpan tail) const {

@@ -46,6 +46,7 @@ Agreement agreement_of(const Introduction& introduction, const Credentials& user
   agreement.carrier = "shm";
   agreement.authenticated = true;
   agreement.same_user = user.uid == ::geteuid();
+  agreement.privileged = agreement.same_user || user.uid == 0;
   agreement.peer_pid = user.pid;
   agreement.peer_uid = user.uid;
   return agreement;

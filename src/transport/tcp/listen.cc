@@ -170,6 +170,7 @@ PendingHandshake::State TcpServerSocket::Handshake::complete(std::unique_ptr<Con
   Introduction introduction = introduce(server_.welcome_, handshake_->hello(), server_.welcome_,
                                         ConnectOptions{.role = handshake_->role(), .ways = Way::kMessage}, where());
   introduction.agreement.authenticated = handshake_->proves() || server_.carrier_.wants_certificate;
+  introduction.agreement.privileged = introduction.agreement.authenticated;
   // The client is told any error thrown here, over the same stream.
   *connection = std::make_unique<TcpConnection>(channel_, introduction, options, server_.carrier_);
   return net::send_record(channel_.stream(), record) ? State::kConnected : State::kEnded;

@@ -142,6 +142,7 @@ PendingHandshake::State UcxHandshake::complete(std::unique_ptr<Connection>* conn
   }
   Introduction introduction = introduce(terms_.welcome, handshake_.hello(), terms_.welcome, client, where());
   introduction.agreement.authenticated = handshake_.proves();
+  introduction.agreement.privileged = introduction.agreement.authenticated;
   *connection =
       std::make_unique<UcxConnection>(worker_, std::move(endpoint_), introduction, terms_.options, terms_.closing);
   return State::kConnected;
@@ -172,6 +173,7 @@ class UcxServer final : public Listener {
   SpecifiedServer offer(const std::shared_ptr<const device::Region>& region) override;
   std::size_t handshakes() const noexcept override { return handshakes_.size(); }
   void reject_all(bool on) override { reject_all_ = on; }
+  Rejections rejections() const noexcept override { return handshakes_.rejections(); }
 
  private:
   std::uint64_t new_tag() const;

@@ -45,12 +45,43 @@ TEST(Json, ListsOfWholeNumbers) {
   }
 }
 
+TEST(Json, ObjectsHaveMembers) {
+  std::string names;
+  std::int64_t sum = 0;
+  JsonReader reader(R"( { "a" : 1, "b":2 } )");
+  EXPECT_TRUE(reader.object([&](const std::string& name) {
+    std::int64_t value = 0;
+    names += name;
+    const bool good = reader.integer(&value);
+    sum += value;
+    return good;
+  }));
+  EXPECT_TRUE(reader.at_end());
+  EXPECT_EQ(names, "ab");
+  EXPECT_EQ(sum, 3);
+  const auto none = [](const std::string&) { return false; };
+  EXPECT_TRUE(JsonReader("{}").object(none));
+  for (const char* const other : {"", "{", "{1:2}", "{\"a\"}", "{\"a\":1}", "[]"}) {
+    EXPECT_FALSE(JsonReader(other).object(none)) << other;
+  }
+}
+
 TEST(Json, ValuesAreSkipped) {
-  for (const char* const value : {"1.5e3", "null", R"("a\"b")", "[]", R"(["a", null, 3])"}) {
+  for (const char* const value :
+       {"1.5e3", "null", R"("a\"b")", "[]", R"(["a", null, 3])", "[[1], {}]", R"({"a": [1, {"b": "}"}], "c": true})"}) {
     JsonReader reader(value);
     EXPECT_TRUE(reader.skip() && reader.at_end()) << value;
   }
-  for (const char* const other : {"", ",", "[", "[[1]]", R"("a)"}) EXPECT_FALSE(JsonReader(other).skip()) << other;
+  for (const char* const other : {"", ",", "[", "[[1]", R"("a)", R"({"a"})", "{1:2}"}) {
+    EXPECT_FALSE(JsonReader(other).skip()) << other;
+  }
+}
+
+TEST(Json, SkippingHasALimitOfDepth) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_TRUE(JsonReader(nested(JsonReader::kMostDepth)).skip());
+  EXPECT_FALSE(JsonReader(nested(JsonReader::kMostDepth + 1)).skip());
+  EXPECT_FALSE(JsonReader(std::string(1 << 20, '[')).skip());
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ TEST_F(RelayTest, FetchesOnceAndSeesChanges) {
   Client one(relay.uris().front());
   Client other(relay.uris().front());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(rows_of(i % 2 == 0 ? one : other, "x"), 30);
-  EXPECT_EQ(relay.stats().fetches, 1U);
-  EXPECT_EQ(relay.stats().hits, 2U);
-  EXPECT_EQ(relay.stats().server.sources.at(0).bytes_copied, 0U);
+  EXPECT_EQ(relay.stats().relay->fetches, 1U);
+  EXPECT_EQ(relay.stats().relay->hits, 2U);
+  EXPECT_EQ(relay.stats().sources.at(0).bytes_copied, 0U);
   upstream.publish("x", Source::table(number_stream(1, 7)), kReplace);
   EXPECT_EQ(rows_of(one, "x"), 7);
   EXPECT_EQ(one.list().at(0).version, Client(upstream.uri()).list().at(0).version);
@@ -70,8 +70,8 @@ TEST_F(RelayTest, CountsWhatComesWhateverTheCatalogSaid) {
   } catch (const ResourceError& error) {
     EXPECT_THAT(error.what(), HasSubstr("max_memory is 65536 bytes"));
   }
-  EXPECT_EQ(relay.stats().failures, 1U);
-  EXPECT_EQ(relay.stats().bytes_used, 0U);
+  EXPECT_EQ(relay.stats().relay->failures, 1U);
+  EXPECT_EQ(relay.stats().relay->bytes_used, 0U);
   upstream.publish("x", Source::table(number_stream(2, 1000)), kReplace);
   EXPECT_EQ(rows_of(client, "x"), 2000);
 }
@@ -91,7 +91,7 @@ TEST_F(RelayTest, ManyWhoAskAtOnceGetOneFetchEachTime) {
     }
     threads.clear();
     EXPECT_EQ(rows, 8 * 400);
-    EXPECT_EQ(relay.stats().fetches, round);
+    EXPECT_EQ(relay.stats().relay->fetches, round);
   }
 }
 
@@ -140,14 +140,14 @@ TEST_F(RelayTest, EverybodyGetsWhatIsCurrentInLittleMemory) {
       for (int name = 0; name < kNames; ++name) publish(name, version);
       const int before = got;
       while (got == before) std::this_thread::yield();
-      EXPECT_LE(relay.stats().bytes_used, relay.stats().max_memory);
+      EXPECT_LE(relay.stats().relay->bytes_used, relay.stats().relay->max_memory);
     }
     over = true;
   }
   Client client(relay.uris().front());
   for (int name = 0; name < kNames; ++name) EXPECT_EQ(rows_of(client, name_of(name)), kVersions * 100);
-  EXPECT_GT(relay.stats().evictions, 0U);
-  EXPECT_EQ(relay.stats().server.protocol_errors, 0U);
+  EXPECT_GT(relay.stats().relay->evictions, 0U);
+  EXPECT_EQ(relay.stats().protocol_errors, 0U);
 }
 
 TEST_F(RelayTest, SaysOnceThatItsUpstreamIsGone) {
@@ -166,8 +166,8 @@ TEST_F(RelayTest, SaysOnceThatItsUpstreamIsGone) {
   upstream.reset();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(rows_of(client, "x"), 10);
   EXPECT_EQ(log.count("serves what it holds"), 1);
-  EXPECT_EQ(relay.stats().stale_hits, 3U);
-  EXPECT_EQ(relay.stats().upstream, "");
+  EXPECT_EQ(relay.stats().relay->stale_hits, 3U);
+  EXPECT_EQ(relay.stats().relay->upstream, "");
   EXPECT_THROW(rows_of(of_strict, "x"), UpstreamError);
 }
 

@@ -13,7 +13,7 @@ namespace crossdock::python {
 /// has none of these methods.
 bool tensor_from_arrow(PyObject* object, exchange::BoolPolicy bools, bool streams, array::Tensor* out);
 
-/// Binds crossdock.Column, from_arrow(), and the Arrow methods of crossdock.Tensor.
-void bind_column(nanobind::module_& module);
+/// Binds from_arrow(), and the Arrow methods of crossdock.Tensor.
+void bind_tensor_arrow(nanobind::module_& module);
 
 }  // namespace crossdock::python

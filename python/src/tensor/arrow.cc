@@ -1,11 +1,10 @@
-#include "column.h"
-
-#include <nanobind/stl/string.h>
+#include "arrow.h"
 
 #include <optional>
 #include <string>
 
 #include "../capsule.h"
+#include "../column/column.h"
 #include "../deferred.h"
 #include "../gil.h"
 #include "../producer.h"
@@ -23,11 +22,6 @@ namespace {
 
 using array::RecordBatch;
 using exchange::BoolPolicy;
-
-/// crossdock.Column: a batch of one column.
-struct PyColumn {
-  RecordBatch batch;
-};
 
 /// Waits for a tensor in host memory, as Arrow arrays of the CPU have no event. Other tensors keep their event.
 array::Tensor ready_if_host(const array::Tensor& tensor) {
@@ -69,37 +63,13 @@ bool tensor_from_arrow(PyObject* object, BoolPolicy bools, bool streams, array::
   return true;
 }
 
-void bind_column(nb::module_& module) {
-  nb::class_<PyColumn>(module, "Column", "An Arrow column, for consumers of __arrow_c_array__. Immutable.")
-      .def("__len__", [](const PyColumn& self) { return self.batch.num_rows; })
-      .def_prop_ro("device", [](const PyColumn& self) { return self.batch.device; })
-      .def("__arrow_c_schema__", [](const PyColumn& self) { return schema_capsule(*self.batch.schema, Form::kColumn); })
-      .def(
-          "__arrow_c_array__",
-          [](const PyColumn& self, nb::handle requested) {
-            drain_deferred();
-            return array_capsules(self.batch, requested, Form::kColumn);
-          },
-          "requested_schema"_a.none() = nb::none())
-      .def(
-          "__arrow_c_device_array__",
-          [](const PyColumn& self, nb::handle requested, const nb::kwargs& keywords) {
-            drain_deferred();
-            refuse_keywords("Column.__arrow_c_device_array__", keywords);
-            return device_array_capsules(self.batch, requested, Form::kColumn);
-          },
-          "requested_schema"_a.none() = nb::none(), "keywords"_a)
-      .def("__repr__", [](const PyColumn& self) {
-        return "<crossdock.Column: " + std::to_string(self.batch.num_rows) + " rows, " +
-               array::type_name(self.batch.schema->fields()[0].type) + ">";
-      });
-
+void bind_tensor_arrow(nb::module_& module) {
   def_tensor_method(
       "to_arrow",
       [](const TensorObject& self, nb::handle bits) {
         drain_deferred();
         const BoolPolicy bools = truth(bits.ptr()).value_or(false) ? BoolPolicy::kConvert : BoolPolicy::kRefuse;
-        return PyColumn{converted(ready_if_host(*self), bools)};
+        return column_of(converted(ready_if_host(*self), bools));
       },
       nb::kw_only(), "bits"_a.none() = false,
       "Returns a Column of this tensor, without a copy. bits: True converts bool from bytes to bits, as Arrow stores "

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "crossdock/transport/options.h"
+
+/// The statistics of a server or a relay: plain snapshots.
+namespace crossdock::session {
+
+/// Durations, counted in buckets of a logarithmic scale. Not thread-safe.
+struct DurationHistogram {
+  static constexpr std::size_t kBuckets = 13;
+  /// Returns the upper limit of a bucket in microseconds: 16, 64, 256, ... The last bucket has none.
+  static constexpr std::uint64_t limit_us(std::size_t bucket) noexcept { return std::uint64_t{16} << (2 * bucket); }
+
+  std::array<std::uint64_t, kBuckets> counts{};  ///< Not cumulative.
+  std::uint64_t sum_ns = 0;
+
+  /// Counts `n` durations of `total_ns` together, all as long as their mean.
+  void add(std::int64_t total_ns, std::uint64_t n = 1) noexcept {
+    const std::uint64_t total = total_ns > 0 ? static_cast<std::uint64_t>(total_ns) : 0;
+    const std::uint64_t us = (total / n + 999) / 1000;
+    std::size_t bucket = us <= 16 ? 0 : (static_cast<std::size_t>(std::bit_width(us - 1)) - 3) / 2;
+    if (bucket >= kBuckets) bucket = kBuckets - 1;
+    counts[bucket] += n;
+    sum_ns += total;
+  }
+  void add(const DurationHistogram& other) noexcept {
+    for (std::size_t i = 0; i < kBuckets; ++i) counts[i] += other.counts[i];
+    sum_ns += other.sum_ns;
+  }
+  bool operator==(const DurationHistogram&) const = default;
+};
+
+struct SourceStats {
+  std::string name;
+  std::string kind;  ///< "table", "tensor", "tensors", "arena", "pool", "file", "snapshot", "live", "factory", ...
+  std::int64_t rows = -1;  ///< -1: not known (live), or tensors.
+  std::int64_t bytes = -1;
+  std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
+  std::uint64_t consumers = 0;     ///< Number of streams started.
+};
+
+struct ConsumerStats {
+  std::uint32_t pid = 0;  ///< 0: on another machine, or unknown.
+  std::string peer;       ///< The client in readable form, as in "tcp://10.0.0.7:55112".
+  std::string name;       ///< Name of the stream that it reads; empty between streams.
+  std::uint64_t batches = 0, rows = 0, bytes = 0;
+  std::uint64_t window = 0;     ///< Messages that it may lag behind.
+  std::uint64_t in_flight = 0;  ///< Messages sent and not taken yet.
+  std::uint64_t leases = 0;     ///< Buffers that it holds.
+  std::uint64_t leased_bytes = 0;
+  std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
+  std::uint64_t bytes_by_value = 0;   ///< The part of `bytes` that was sent by value.
+  std::string carrier;                ///< What moves the bytes, as in "shm" or "tcp".
+  /// How the bodies of the stream that it reads go, and why; without meaning between streams. `why` is empty of a
+  /// connection that carries no bodies, and `way` then without meaning. Both are those that the stream began with: a
+  /// batch of a live stream that finds no room within the lease limit is sent by value in any case.
+  transport::Way way = transport::Way::kMessage;
+  std::string why;
+};
+
+/// Sums over all streams since the server's start, also those of consumers that have disconnected. They never decrease.
+struct StreamTotals {
+  std::uint64_t streams = 0;  ///< That were opened, also of the catalog.
+  std::uint64_t batches = 0, rows = 0, bytes = 0;
+  std::uint64_t bytes_by_value = 0;  ///< The part of `bytes` that was sent by value.
+  /// The time from a request to the first batch that was sent, one for each stream that has sent a batch.
+  DurationHistogram first_batch;
+  /// The time between two batches of a stream, one for each batch but the first. The batches that are sent in one turn
+  /// of the server's thread count as equally long. A consumer that is slow makes it long.
+  DurationHistogram batch;
+
+  void add(const StreamTotals& other) noexcept {
+    streams += other.streams;
+    batches += other.batches;
+    rows += other.rows;
+    bytes += other.bytes;
+    bytes_by_value += other.bytes_by_value;
+    first_batch.add(other.first_batch);
+    batch.add(other.batch);
+  }
+};
+
+/// What a relay counts beside a server.
+struct RelayStats {
+  std::uint64_t hits = 0;           ///< Requests that were answered with what was held, and that it was current.
+  std::uint64_t stale_hits = 0;     ///< Requests that were answered with what was held, with the upstream unreachable.
+  std::uint64_t fetches = 0;        ///< Tables and tensors that were received completely.
+  std::uint64_t failures = 0;       ///< Fetches that failed.
+  std::uint64_t catalogs = 0;       ///< Reads of the upstream's catalog.
+  std::uint64_t evictions = 0;      ///< Names that were withdrawn to make room.
+  std::uint64_t bytes_fetched = 0;  ///< Sum of the buffers of what was fetched.
+  std::uint64_t bytes_used = 0;     ///< Of `max_memory`.
+  std::uint64_t max_memory = 0;
+  std::string upstream;  ///< The URI that it is connected to; empty: not connected.
+};
+
+/// A snapshot of statistics: the cost of each source, the leases of each consumer, and counters since the start.
+struct ServerStats {
+  std::string version;  ///< Of Crossdock, as "0.1.0".
+  std::uint32_t pid = 0;
+  std::uint64_t uptime_ms = 0;
+  std::vector<std::string> uris;
+
+  std::vector<SourceStats> sources;
+  std::vector<ConsumerStats> consumers;
+  /// Entries that an answer to another process has no room for. Those that hold leases or read a stream have precedence
+  /// among the consumers, and those with the most requests among the sources.
+  std::uint64_t sources_left_out = 0;
+  std::uint64_t consumers_left_out = 0;
+
+  std::uint64_t connections = 0;      ///< Since the start.
+  std::uint64_t connections_now = 0;  ///< Those that are there.
+  /// Clients that were rejected before they were connected, since the start, by reason: "version" (none in common),
+  /// "not_allowed" (the user, the token or the certificate), "malformed" (the handshake breaks the rules), "late"
+  /// (there was no handshake in time), "full" (max_connections), "resources" (no memory or descriptors are left, or too
+  /// many handshakes are under way), "protection" (TLS or checksums that one end demands and the other doesn't have).
+  std::map<std::string, std::uint64_t> rejected;
+  std::uint64_t protocol_errors = 0;  ///< Connections ended because of a protocol violation.
+  StreamTotals totals;
+  std::uint64_t bytes_copied = 0;         ///< Of all sources since the start; see SourceStats::bytes_copied.
+  std::uint64_t bitmap_bytes_copied = 0;  ///< For bitmaps of slices that don't start at a byte boundary.
+  std::uint64_t leases = 0;               ///< Buffers that all consumers hold.
+  std::uint64_t leased_bytes = 0;
+  std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
+  std::optional<RelayStats> relay{};  ///< Of a relay alone.
+};
+
+}  // namespace crossdock::session

@@ -1,0 +1,188 @@
+#include "values.h"
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+#include <string_view>
+
+#include "../errors.h"
+#include "core/text.h"
+#include "crossdock/core/error.h"
+#include "temporal.h"
+
+namespace nb = nanobind;
+
+namespace crossdock::python {
+namespace {
+
+using array::ColumnView;
+using array::TypeId;
+
+// Of an element that is shown to people.
+constexpr std::size_t kMostBytes = 200;
+constexpr std::int64_t kMostItems = 20;
+
+constexpr std::int64_t kBetweenSignals = 1 << 16;  // Elements between two looks for Ctrl-C.
+
+PyObject* checked_new(PyObject* made) {
+  if (made == nullptr) throw nb::python_error();
+  return made;
+}
+
+[[noreturn]] void refuse(const ColumnView& column, std::int64_t index, const char* what) {
+  throw InvalidDataError("element " + std::to_string(index) + " of column " + shown(column.field().name) + " " + what);
+}
+
+PyObject* text(const ColumnView& column, std::int64_t index, Use use) {
+  const std::string_view bytes = column.bytes(index);
+  Py_ssize_t consumed = 0;  // of a text that is cut: up to its last whole character
+  const bool cut = use == Use::kText && bytes.size() > kMostBytes;
+  PyObject* const made = cut ? PyUnicode_DecodeUTF8Stateful(bytes.data(), kMostBytes, nullptr, &consumed)
+                             : PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
+  if (made != nullptr) return made;
+  if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError) == 0) throw nb::python_error();
+  PyErr_Clear();
+  refuse(column, index, "is not UTF-8");
+}
+
+PyObject* bytes(const ColumnView& column, std::int64_t index, Use use) {
+  std::string_view content = column.bytes(index);
+  if (use == Use::kText) content = content.substr(0, kMostBytes);
+  return checked_new(PyBytes_FromStringAndSize(content.data(), static_cast<Py_ssize_t>(content.size())));
+}
+
+PyObject* decimal(const ColumnView& column, std::int64_t index) {
+  const std::string_view number = column.bytes(index);
+  return nb::module_::import_("crossdock._values")
+      .attr("decimal")(nb::bytes(number.data(), number.size()), column.field().type.scale)
+      .release()
+      .ptr();
+}
+
+PyObject* half(const ColumnView& column, std::int64_t index) {
+  const auto bits = column.value<std::uint16_t>(index);
+  const double number = PyFloat_Unpack2(reinterpret_cast<const char*>(&bits), 1);
+  if (number == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return checked_new(PyFloat_FromDouble(number));
+}
+
+nb::object object_of(const ColumnView& column, std::int64_t index, Use use) {
+  return nb::steal(value_of(column, index, use));
+}
+
+PyObject* list(const ColumnView& column, std::int64_t index, Use use) {
+  array::ElementRange range = column.elements(index);
+  const bool cut = use == Use::kText && range.length > kMostItems;
+  if (cut) range.length = kMostItems;
+  const ColumnView items = column.child(0).slice(range.start, range.length);
+  const nb::object made = nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(range.length))));
+  const bool pairs = column.id() == TypeId::kMap;
+  for (std::int64_t i = 0; i < range.length; ++i) {
+    if (i % kBetweenSignals == kBetweenSignals - 1 && PyErr_CheckSignals() != 0) throw nb::python_error();
+    nb::object item = pairs ? nb::make_tuple(object_of(items.child(0), i, use), object_of(items.child(1), i, use))
+                            : object_of(items, i, use);
+    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr());
+  }
+  if (cut && PyList_Append(made.ptr(), Py_Ellipsis) != 0) throw nb::python_error();
+  return nb::object(made).release().ptr();
+}
+
+PyObject* dictionary_of_fields(const ColumnView& column, std::int64_t index, Use use) {
+  nb::dict made;
+  for (std::size_t i = 0; i < column.n_children(); ++i) {
+    const ColumnView child = column.child(i);
+    const std::string& name = child.field().name;
+    const nb::object key =
+        nb::steal(checked_new(PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace")));
+    if (use == Use::kText && static_cast<std::int64_t>(i) == kMostItems) break;
+    if (made.contains(key)) {
+      throw UnsupportedTypeError("a struct in column " + shown(column.field().name) + " has two fields " + shown(name) +
+                                 ", which a dict can't have: read it with pyarrow.record_batch(batch)");
+    }
+    made[key] = object_of(child, index, use);
+  }
+  return made.release().ptr();
+}
+
+PyObject* interval(const ColumnView& column, std::int64_t index) {
+  struct DayTime {
+    std::int32_t days, milliseconds;
+  };
+  struct MonthDayNano {
+    std::int32_t months, days;
+    std::int64_t nanoseconds;
+  };
+  if (column.id() == TypeId::kIntervalDayTime) {
+    const auto parts = column.value<DayTime>(index);
+    return nb::make_tuple(parts.days, parts.milliseconds).release().ptr();
+  }
+  const auto parts = column.value<MonthDayNano>(index);
+  return nb::make_tuple(parts.months, parts.days, parts.nanoseconds).release().ptr();
+}
+
+}  // namespace
+
+PyObject* value_of(const ColumnView& column, std::int64_t index, Use use) {
+  if (!column.is_valid(index)) return Py_NewRef(Py_None);
+  if (column.is_dictionary()) return value_of(column.values(), column.index_of_value(index), use);
+  switch (column.id()) {
+    case TypeId::kNull: break;
+    case TypeId::kBool: return PyBool_FromLong(column.boolean(index) ? 1 : 0);
+    case TypeId::kInt8: return checked_new(PyLong_FromLong(column.value<std::int8_t>(index)));
+    case TypeId::kInt16: return checked_new(PyLong_FromLong(column.value<std::int16_t>(index)));
+    case TypeId::kInt32:
+    case TypeId::kIntervalMonths: return checked_new(PyLong_FromLong(column.value<std::int32_t>(index)));
+    case TypeId::kInt64: return checked_new(PyLong_FromLongLong(column.value<std::int64_t>(index)));
+    case TypeId::kUInt8: return checked_new(PyLong_FromLong(column.value<std::uint8_t>(index)));
+    case TypeId::kUInt16: return checked_new(PyLong_FromLong(column.value<std::uint16_t>(index)));
+    case TypeId::kUInt32: return checked_new(PyLong_FromUnsignedLong(column.value<std::uint32_t>(index)));
+    case TypeId::kUInt64: return checked_new(PyLong_FromUnsignedLongLong(column.value<std::uint64_t>(index)));
+    case TypeId::kFloat16: return half(column, index);
+    case TypeId::kFloat32: return checked_new(PyFloat_FromDouble(column.value<float>(index)));
+    case TypeId::kFloat64: return checked_new(PyFloat_FromDouble(column.value<double>(index)));
+    case TypeId::kDecimal32:
+    case TypeId::kDecimal64:
+    case TypeId::kDecimal128:
+    case TypeId::kDecimal256: return decimal(column, index);
+    case TypeId::kDate32:
+    case TypeId::kDate64:
+    case TypeId::kTime32:
+    case TypeId::kTime64:
+    case TypeId::kTimestamp:
+    case TypeId::kDuration: return temporal_value(column, index, use);
+    case TypeId::kUtf8:
+    case TypeId::kLargeUtf8:
+    case TypeId::kUtf8View: return text(column, index, use);
+    case TypeId::kBinary:
+    case TypeId::kLargeBinary:
+    case TypeId::kBinaryView:
+    case TypeId::kFixedSizeBinary: return bytes(column, index, use);
+    case TypeId::kList:
+    case TypeId::kLargeList:
+    case TypeId::kListView:
+    case TypeId::kLargeListView:
+    case TypeId::kFixedSizeList:
+    case TypeId::kMap: return list(column, index, use);
+    case TypeId::kStruct: return dictionary_of_fields(column, index, use);
+    case TypeId::kIntervalDayTime:
+    case TypeId::kIntervalMonthDayNano: return interval(column, index);
+    case TypeId::kSparseUnion:
+    case TypeId::kDenseUnion:
+    case TypeId::kRunEndEncoded: {
+      const array::ElementPlace place = column.place(index);
+      return value_of(column.child(static_cast<std::size_t>(place.child)), place.index, use);
+    }
+  }
+  return Py_NewRef(Py_None);
+}
+
+PyObject* list_of(const ColumnView& column) {
+  const nb::object made = nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(column.length()))));
+  for (std::int64_t i = 0; i < column.length(); ++i) {
+    if (i % kBetweenSignals == kBetweenSignals - 1 && PyErr_CheckSignals() != 0) throw nb::python_error();
+    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), value_of(column, i));
+  }
+  return nb::object(made).release().ptr();
+}
+
+}  // namespace crossdock::python
