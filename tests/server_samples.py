@@ -11,6 +11,7 @@ def consumer(number: int, **other: Any) -> dict[str, Any]:
         "pid": 4000 + number,
         "peer": f"a client of shm:/run/x.sock (process {4000 + number} of user 0)",
         "name": "flights",
+        "previous": "",
         "batches": 0,
         "rows": 0,
         "bytes": 0,

@@ -32,7 +32,7 @@ def test_rates_are_over_the_servers_own_time():
         statistics(
             [
                 consumer(1, bytes=4000, rows=40, batches=4, leased_bytes=7),
-                consumer(2, bytes=1000, name=""),
+                consumer(2, bytes=1000, name="", previous="flights", leased_bytes=100),
                 consumer(3, bytes=2000, leased_bytes=5),
             ],
             [source("flights", consumers=5), source("new", consumers=2)],
@@ -46,7 +46,7 @@ def test_rates_are_over_the_servers_own_time():
     assert now.totals["bytes_per_second"] == 3500
     flights, new = now.tables
     assert flights["bytes_per_second"] == 3000
-    assert flights["leased_bytes"] == 12
+    assert flights["leased_bytes"] == 112
     assert flights["readers"] == 2
     assert flights["streams_per_second"] == 1
     assert new["streams_per_second"] is None  # it may be a name that was published again

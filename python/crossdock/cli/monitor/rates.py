@@ -80,10 +80,13 @@ def _tables(
     consumers: Iterable[Row],
     seconds: float | None,
 ) -> list[Row]:
-    """Returns a row for each source: its own words, and sums over the consumers that read it now."""
+    """Returns a row for each source: its own words, and sums over the consumers that read it, or have read it last."""
     readers: dict[str | bytes, list[Row]] = {}
+    held: dict[str | bytes, int] = {}
     for one in consumers:
         readers.setdefault(one["name"], []).append(one)
+        holds = one["name"] or one["previous"]
+        held[holds] = held.get(holds, 0) + one["leased_bytes"]
     rows = []
     for source in sources:
         now = {"streams": source["consumers"]}
@@ -95,6 +98,6 @@ def _tables(
         for counter in COUNTERS:
             rates = [one[per_second(counter)] for one in reading]
             row[per_second(counter)] = None if None in rates or seconds is None else sum(rates)
-        row["leased_bytes"] = sum(one["leased_bytes"] for one in reading)
+        row["leased_bytes"] = held.get(source["name"], 0)
         rows.append(row)
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from crossdock.cli.monitor.look import Look, Observed, Watcher
 from crossdock.cli.monitor.rates import Row, Snapshot
 from crossdock.cli.monitor.table import RowTable
 from crossdock.cli.monitor.units import in_time, sparkline
+from crossdock.cli.signals import end_signals
 
 _NAMES: tuple[view.ViewName, ...] = ("consumers", "tables", "refused")
 
@@ -106,7 +108,8 @@ class TopApp(App[None]):
     Screen.lowest #about, Screen.lowest Tabs { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "quit", "Quit", priority=False),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),  # in the filter, too
         Binding("tab", "next_view", "Next view", priority=True),
         Binding("shift+tab", "next_view(-1)", "Previous view", show=False, priority=True),
         Binding("1", "view('consumers')", "Consumers", show=False),
@@ -151,6 +154,8 @@ class TopApp(App[None]):
         self.query_one(Tabs).can_focus = False
         self.query_one(RowTable).focus()
         self._stop = self._start(self._found)
+        for number in end_signals():
+            asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def _found(self, look: Look) -> None:
         self.post_message(self.Found(look))  # Any thread may post.

@@ -43,7 +43,8 @@ def _table(name: view.ViewName, snapshot: Snapshot, width: int | None) -> list[s
 
 
 def print_object(uri: str, snapshot: Snapshot) -> None:
-    """Prints one line of JSON. A name that isn't text is null, with its bytes in hexadecimal as `ticket`."""
+    """Prints one line of JSON. A name that isn't text is null, with its bytes in hexadecimal as `ticket`; `previous`
+    has `previous_ticket`."""
     print_json(
         {
             "uri": uri,
@@ -62,9 +63,10 @@ def print_error_object(uri: str, error: str) -> None:
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    name = row["name"]
-    return {
-        **row,
-        "name": name if isinstance(name, str) else None,
-        "ticket": name.hex() if isinstance(name, bytes) else None,
-    }
+    named = dict(row)
+    for key, ticket in (("name", "ticket"), ("previous", "previous_ticket")):
+        if key in row:
+            name = row[key]
+            named[key] = name if isinstance(name, str) else None
+            named[ticket] = name.hex() if isinstance(name, bytes) else None
+    return named

@@ -61,6 +61,12 @@ def _client(row: Row) -> str:
     return foreign(row["peer"]) or UNKNOWN
 
 
+def _reads(row: Row) -> str:
+    if row["name"]:
+        return foreign(row["name"])
+    return f"({foreign(row['previous'])})" if row["previous"] else ""
+
+
 def _by(row: Row) -> str:
     return foreign(f"{row['carrier']} {row['way'] or ''}".strip())
 
@@ -75,7 +81,7 @@ _RATES = [
 
 CONSUMERS = [
     _words("consumer", _client, 22, "the process, or the address of one on another machine"),
-    _words("reads", lambda row: foreign(row["name"]), 18, "the stream that it reads now"),
+    _words("reads", _reads, 18, "the stream that it reads; in parentheses, the one that it has read last"),
     *_RATES,
     _number("held", "leased_bytes", in_bytes, _BYTES, "memory of the server that it holds by leases"),
     _number("held for", "oldest_lease", in_time, _TIME, "age of its oldest lease"),
@@ -92,7 +98,13 @@ TABLES = [
     _words("table", lambda row: foreign(row["name"]), 24, "its name"),
     _number("readers", "readers", in_full, _COUNT, "consumers that read it now"),
     *_RATES,
-    _number("held", "leased_bytes", in_bytes, _BYTES, "memory that consumers which read it now hold by leases"),
+    _number(
+        "held",
+        "leased_bytes",
+        in_bytes,
+        _BYTES,
+        "memory held by consumers that read it, or have read it last",
+    ),
     _number("streams", "streams", in_full, _COUNT, "streams that were started since it was published"),
     _number("streams/s", per_second("streams"), in_counts, 10, "streams started in a second"),
     _words("kind", lambda row: foreign(row["kind"]), 8, "what was published"),

@@ -10,7 +10,6 @@ import hashlib
 import ipaddress
 import json
 import re
-import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 import crossdock as xd
 from crossdock.cli.monitor.event import Choice, event_of
 from crossdock.cli.monitor.look import Look, Observed, Watcher
+from crossdock.cli.signals import end_signals
 
 _MOST_CONNECTIONS = 32
 _MOST_HEAD = 8192  # Bytes of a request.
@@ -69,12 +69,10 @@ class Address:
                 listener.close()
                 raise
         except OSError as error:
-            why = (
-                "is in use: --web HOST:0 picks a free port"
-                if error.errno == errno.EADDRINUSE
-                else (error.strerror or "")
-            )
-            raise xd.ConnectionError(f"can't serve the page at {host} port {self.port}: it {why}") from None
+            why = error.strerror or str(error)
+            if error.errno == errno.EADDRINUSE:
+                why = "another program uses it; port 0 picks a free one"
+            raise xd.ConnectionError(f"can't serve the page at {host} port {self.port}: {why}") from None
         return listener
 
     def allows(self, host: str) -> bool:
@@ -146,8 +144,8 @@ class PageServer:
             writer.close()
             async with asyncio.timeout(_WRITE_SECONDS):
                 await writer.wait_closed()
-        except (OSError, TimeoutError):
-            pass  # The browser has gone, or doesn't read.
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            pass  # The browser has gone, or doesn't read, or the program ends.
         finally:
             writer.transport.abort()
             self._connections -= 1
@@ -249,9 +247,8 @@ async def _run(
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
+    for number in end_signals():
+        loop.add_signal_handler(number, stop.set)
     page = PageServer(address)
 
     def found(look: Look) -> None:
