@@ -407,7 +407,8 @@ class Server:
         in plain dicts and lists.
 
         "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers", the connections:
-        pid, peer, name, batches, rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
+        id (of its connection), pid, peer, name, previous (its last stream that has ended), batches, rows, bytes,
+        window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
         bytes_by_value, carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began:
         "map", "read" or "message"; None before the first, and of a connection without bodies) and why (the reason for
         that way).

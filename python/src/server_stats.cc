@@ -62,9 +62,11 @@ nb::dict dict_of(const session::ServerStats& stats) {
   nb::list consumers;
   for (const session::ConsumerStats& consumer : stats.consumers) {
     nb::dict entry;
+    entry["id"] = consumer.id;
     entry["pid"] = consumer.pid;
     entry["peer"] = displayed(consumer.peer);
     entry["name"] = consumer.name.empty() ? nb::object(nb::str("")) : published_name(consumer.name);
+    entry["previous"] = consumer.previous.empty() ? nb::object(nb::str("")) : published_name(consumer.previous);
     entry["batches"] = consumer.batches;
     entry["rows"] = consumer.rows;
     entry["bytes"] = consumer.bytes;

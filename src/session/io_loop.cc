@@ -197,7 +197,8 @@ ServerStats IoLoop::collect_stats() {
       wake(member);  // the peer has just disconnected: the next turn ends the connection
       continue;
     }
-    const ConsumerStats& consumer = stats.consumers.back();
+    ConsumerStats& consumer = stats.consumers.back();
+    consumer.id = member.number;
     stats.leases += consumer.leases;
     stats.leased_bytes += consumer.leased_bytes;
     stats.oldest_lease_ms = std::max(stats.oldest_lease_ms, consumer.oldest_lease_ms);
@@ -505,6 +506,7 @@ void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
   std::shared_ptr<Consumer> consumer = catalog_.consumer_of(connection->agreement());
   Member& member = members_.emplace_back(std::move(connection), std::move(consumer), *this);
   member.self = std::prev(members_.end());
+  member.number = n_connections_;
   try {
     if (awake_.capacity() < members_.size()) awake_.reserve(2 * members_.size());
     watch_descriptor(member.server_end.connection().descriptor(), reinterpret_cast<std::uintptr_t>(&member));

@@ -69,6 +69,7 @@ class IoLoop {
     const std::shared_ptr<ConnectionWaker> waker;  // shared with its sources
     ServerConnection server_end;
     std::list<Member>::iterator self{};
+    std::uint64_t number = 0;      // of all connections since the start
     std::size_t place = kAsleep;   // index in awake_
     bool ready = false;            // gets a turn in the next round, whatever its connection reports
     std::int64_t deadline_ms = 0;  // the entry in deadlines_; 0: none

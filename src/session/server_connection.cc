@@ -142,7 +142,7 @@ void ServerConnection::start(ByteSpan bytes) {
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
-    ++n_streams_;
+    if (ticket != kStatisticsTicket) ++n_streams_;  // looking at a server must not change what is seen
     asked_ns_ = now_ns();
   } catch (const std::exception& reason) {
     log_end(is_ordinary_refusal(reason) ? LogLevel::kInfo : LogLevel::kWarning, reason);
@@ -456,7 +456,7 @@ void ServerConnection::end_stream(std::vector<std::byte> tail) {
   current_ = {};                                                       // it may keep a batch of the source alive
   connection_->below_window(std::numeric_limits<std::size_t>::max());  // no message waits for the window any more
   starved_since_ms_ = 0;
-  stats_.name.clear();
+  if (!stats_.name.empty()) stats_.previous = std::exchange(stats_.name, {});
   tail_ = std::move(tail);
   if (Stream* const ended = std::exchange(under_way_, nullptr)) {
     ended->source->over();

@@ -45,9 +45,11 @@ void visit_source(Stats& stats, Visitor& visit) {
 
 template <class Stats, class Visitor>
 void visit_consumer(Stats& stats, Visitor& visit) {
+  visit("id", stats.id);
   visit("pid", stats.pid);
   visit("peer", stats.peer);
   visit("name", Name{stats.name});
+  visit("previous", Name{stats.previous});
   visit("batches", stats.batches);
   visit("rows", stats.rows);
   visit("bytes", stats.bytes);

@@ -165,6 +165,14 @@ def test_consumers_all_read_at_once(tmp_path):
     assert [target["bound"] for target in result["targets"]] == [0.6, 0.5]
 
 
+def test_looks_at_a_server_are_compared_with_none(tmp_path):
+    result = run("top", tmp_path)
+    assert [row["how"] for row in result["rows"]] == ["terminal", "page", "lines"]
+    for row in result["rows"]:
+        assert min(row["speed"], row["alone"], row["own_processors"]) > 0
+    assert [target["bound"] for target in result["targets"]] == [1] * 6
+
+
 def test_tcp_is_measured_beside_sockets_and_flight(tmp_path):
     result = run("tcp", tmp_path, "--rounds", "1")
     assert {target["bound"] for target in result["targets"]} == {0.9, 3}

@@ -61,7 +61,9 @@ def test_a_client_gets_what_the_server_says_of_itself(server):
         assert 0 <= stats["oldest_lease"] <= stats["uptime"]
         assert (stats["connections"], stats["connections_now"]) == (1, 1)
         assert stats["consumers"][0]["name"] == "", "it reads no stream"
-        json.dumps({**stats, "sources": []})
+        assert stats["consumers"][0]["previous"] == b"\xff\x00"
+        assert stats["consumers"][0]["id"] == 1
+        json.dumps({**stats, "sources": [], "consumers": []})
 
 
 def test_sums_stay_when_consumers_and_sources_are_gone():

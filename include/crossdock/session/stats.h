@@ -49,9 +49,11 @@ struct SourceStats {
 };
 
 struct ConsumerStats {
+  std::uint64_t id = 0;   ///< Of its connection: no other of this server has the same.
   std::uint32_t pid = 0;  ///< 0: on another machine, or unknown.
   std::string peer;       ///< The client in readable form, as in "tcp://10.0.0.7:55112".
   std::string name;       ///< Name of the stream that it reads; empty between streams.
+  std::string previous;   ///< Name of the last stream that has ended; empty: none has. Its leases may be held still.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
   std::uint64_t window = 0;     ///< Messages that it may lag behind.
   std::uint64_t in_flight = 0;  ///< Messages sent and not taken yet.
@@ -69,7 +71,7 @@ struct ConsumerStats {
 
 /// Sums over all streams since the server's start, also those of consumers that have disconnected. They never decrease.
 struct StreamTotals {
-  std::uint64_t streams = 0;  ///< That were opened, also of the catalog.
+  std::uint64_t streams = 0;  ///< That were opened, also of the catalog, without those of statistics.
   std::uint64_t batches = 0, rows = 0, bytes = 0;
   std::uint64_t bytes_by_value = 0;  ///< The part of `bytes` that was sent by value.
   /// The time from a request to the first batch that was sent, one for each stream that has sent a batch.

@@ -9,7 +9,7 @@ from crossdock.cli.app import app
 __all__ = ["main"]
 
 # Each module adds its command to `app`; the help shows them in this order.
-for _command in ("serve", "relay", "get", "ls", "inspect", "check", "devices"):
+for _command in ("serve", "relay", "top", "get", "ls", "inspect", "check", "devices"):
     importlib.import_module(f"crossdock.cli.{_command}")
 
 

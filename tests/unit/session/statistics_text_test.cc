@@ -30,7 +30,9 @@ ServerStats some_stats() {
   stats.sources.back().rows = 3;
   stats.sources.push_back(source(std::string("\xff\x00\"", 3), 7));
   ConsumerStats consumer;
+  consumer.id = 1ull << 40;
   consumer.pid = 7;
+  consumer.previous = "\xff";
   consumer.peer = "a peer";
   consumer.name = "a \"name\"\n";
   consumer.leased_bytes = 1ull << 62;
@@ -60,6 +62,8 @@ TEST(StatisticsText, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(read.sources[1].name, sent.sources[1].name);
   EXPECT_EQ(read.sources[1].rows, -1);
   ASSERT_EQ(read.consumers.size(), 1u);
+  EXPECT_EQ(read.consumers[0].id, 1ull << 40);
+  EXPECT_EQ(read.consumers[0].previous, "\xff");
   EXPECT_EQ(read.consumers[0].name, sent.consumers[0].name);
   EXPECT_EQ(read.consumers[0].leased_bytes, 1ull << 62);
   EXPECT_EQ(read.consumers[0].oldest_lease_ms, 8);

@@ -1,0 +1,119 @@
+"""`crossdock top`: looks at a running server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+import crossdock as xd
+from crossdock.cli.app import app
+from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.layout import terminal_width
+from crossdock.cli.monitor import text
+from crossdock.cli.monitor.look import Observed
+from crossdock.cli.options import Checksum, TlsCertificate, TlsKey, TlsRoots, connected, refuse_remote_handle, tls_of
+from crossdock.cli.reporting import MissingPackageError, reported
+
+
+def _print_once(uri: str, server: Observed, interval: float, as_json: bool) -> None:
+    """Prints one snapshot. Rates need two, an interval apart."""
+    server.snapshot()
+    time.sleep(interval)
+    snapshot = server.snapshot()
+    if as_json:
+        text.print_object(uri, snapshot)
+        return
+    for line in text.text_lines(uri, snapshot, terminal_width()):
+        print(line)
+
+
+def _print_objects(uri: str, server: Observed, interval: float) -> None:
+    """Prints a snapshot on each line until it is interrupted. One that has no server says so."""
+    server.snapshot()  # A server that isn't there at first is an error.
+    while True:
+        time.sleep(interval)
+        look = server.look()
+        if look.error is None and look.snapshot is not None:
+            text.print_object(uri, look.snapshot)
+        else:
+            text.print_error_object(uri, look.error or "")
+
+
+def _show(server: Observed, interval: float) -> None:
+    try:
+        from crossdock.cli.monitor import screen
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "textual":
+            raise
+        raise MissingPackageError(
+            "the live view needs textual: pip install 'crossdock[top]'; --once and --web don't need it"
+        ) from None
+    server.snapshot()
+    screen.run(server, interval)
+
+
+def _serve_page(server: Observed, interval: float, address: str) -> None:
+    from crossdock.cli.monitor import web
+
+    try:
+        at = web.Address.of(address)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--web") from None
+    server.snapshot()
+    if not at.is_loopback:
+        print(f"Everybody who reaches {address} can see this server's statistics.", file=sys.stderr)
+    web.run(server, interval, at, lambda url: print(url, flush=True))
+
+
+@app.command(short_help="Looks at a running server: rates, leases, refused clients.", epilog=TOKEN + EXIT_CODES)
+def top(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="The server, or a relay, as it printed it.")],
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one snapshot and end; also what happens without a terminal.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For programs: a JSON object on a line, one each interval; with --once, one.")
+    ] = False,
+    web: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve a page for browsers instead: '8080' is a port of the loopback, '0' picks one, '*:8080' is for "
+            "other machines. Prints its URL.",
+            show_default=False,
+        ),
+    ] = None,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one look to the next.")] = 1.0,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for an answer.")] = 10.0,
+    checksum: Checksum = None,
+    tls_roots: TlsRoots = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+) -> None:
+    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was refused. On
+    a terminal it goes on until you press q."""
+    if web is not None and (once or as_json):
+        raise typer.BadParameter("is a page: leave --once and --json out", param_hint="--web")
+    with reported():
+        refuse_remote_handle(uri)
+        tls = tls_of([uri], tls_certificate, tls_key, roots=tls_roots)
+
+    def connect() -> xd.Client:
+        return connected(uri, timeout, checksum, tls=tls)
+
+    with reported():
+        server = Observed(uri, connect)
+        try:
+            if web is not None:
+                _serve_page(server, interval, web)
+            elif as_json and not once:
+                _print_objects(uri, server, interval)
+            elif once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+                _print_once(uri, server, interval, as_json)
+            else:
+                _show(server, interval)
+        finally:
+            server.close()
