@@ -118,6 +118,15 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
                                                        const PublishOptions& options,
                                                        std::optional<std::int64_t> version) {
+  std::vector<Prepared> one;
+  one.push_back(prepare(name, std::move(source), options, version));
+  std::shared_ptr<const PublishedTable> table = one.front().table();
+  commit(std::move(one));
+  return table;
+}
+
+Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const PublishOptions& options,
+                                   std::optional<std::int64_t> version) {
   check_name(name);
   if (access_.asks() && flight::TicketKeys::looks_signed(name)) {
     throw InvalidArgumentError(in_quotes(name) + " begins as a signed ticket, and this server takes tickets");
@@ -132,7 +141,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   {
     // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("the server was closed; " + in_quotes(name) + " can't be published");
+    check_takes_sources();
     if (!options.replace && items_.contains(name)) {
       throw InvalidArgumentError(in_quotes(name) +
                                  " is already published, and it isn't to be replaced: withdraw it first, or ask for "
@@ -177,20 +186,66 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
   }
-  std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
+  Prepared prepared;
+  prepared.name_ = name;
+  prepared.item_ = std::move(item);
+  prepared.replace_ = options.replace;
+  return prepared;
+}
+
+void Catalog::commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn) {
+  Items added;  // takes all the memory before the first change
+  std::map<std::string, bool, std::less<>> replaces;
+  for (Prepared& source : sources) {
+    if (!added.try_emplace(source.name_, source.item_).second) {
+      throw InvalidArgumentError(in_quotes(source.name_) + " is to be published twice at once");
+    }
+    replaces.emplace(source.name_, source.replace_);
+  }
+  Items removed;  // destroyed without the lock: a last owner may run a producer's release
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed while " + in_quotes(name) + " was being published");
-  const auto [place, is_new] = items_.try_emplace(name, item);
-  if (!is_new) {
-    if (!options.replace) {
+  check_takes_sources();
+  for (const auto& [name, replace] : replaces) {
+    if (!replace && items_.contains(name)) {
       throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
     }
-    replaced = std::exchange(place->second, item);
   }
-  if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
+  for (const std::string& name : withdrawn) {
+    if (!items_.contains(name)) throw_not_found(name);
+    if (added.contains(name)) throw InvalidArgumentError(in_quotes(name) + " is to be published, and withdrawn");
+  }
+  for (const std::string& name : withdrawn) {
+    if (auto node = items_.extract(name)) removed.insert(std::move(node));  // a name may be there twice
+  }
+  while (!added.empty()) {
+    auto node = added.extract(added.begin());
+    if (node.mapped()->table) bitmap_bytes_copied_ += node.mapped()->table->bitmap_bytes_copied;
+    auto place = items_.insert(std::move(node));
+    if (place.inserted) continue;
+    place.position->second.swap(place.node.mapped());
+    removed.insert(std::move(place.node));
+  }
   forget_listings();
   ++changes_;
-  return item->table;
+}
+
+void Catalog::refuse_requests() {
+  const std::lock_guard lock(mutex_);
+  refuses_ = true;
+}
+
+// A relay's streams under way may still wait for what it fetches. Call it with the lock held.
+void Catalog::check_takes_sources() const {
+  if (upstream_ == nullptr || closed_) check_takes_requests();
+}
+
+// Call it with the lock held.
+void Catalog::check_takes_requests() const {
+  if (closed_) throw ClosedError("the server was closed");
+  if (refuses_) {
+    throw ClosedError(
+        "the server is about to end, and takes no new requests: try again when it has been started again");
+  }
 }
 
 // Leaves room for as many changes as a server can make.
@@ -287,7 +342,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
   if (name.empty() && upstream_ == nullptr) return open_listing(asking);
   std::shared_ptr<Item> withdrawn;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->table->version))) {
     return open_fetched(name, asking, waker);
@@ -313,7 +368,7 @@ std::unique_ptr<ServerStream> Catalog::open(std::string_view ticket, const trans
 
 std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   const auto& table = found->second->table_for_others;
@@ -422,7 +477,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   std::uint64_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("the server was closed");
+    check_takes_requests();
     for (const auto& [name, item] : items_) answers.push_back(answer_to(name, *item, asking));
     // They are shared so that a client that requests the catalog repeatedly, and releases nothing, can't exhaust memory
     // and descriptors.
@@ -472,7 +527,7 @@ flight::Flight Catalog::describe(const std::string& name, const Item& item) {
 
 std::vector<flight::Flight> Catalog::flights() const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   std::vector<flight::Flight> flights;
   flights.reserve(items_.size());
   for (const auto& [name, item] : items_) flights.push_back(describe(name, *item));
@@ -481,7 +536,7 @@ std::vector<flight::Flight> Catalog::flights() const {
 
 flight::Flight Catalog::flight(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   return describe(found->first, *found->second);

@@ -497,6 +497,13 @@ void ServerConnection::take_last_frees() noexcept {
   }
 }
 
+bool ServerConnection::finished() {
+  const bool being_read = std::ranges::any_of(streams_, [](const auto& entry) {
+    return entry.second.outstanding > 0 && entry.second.source->way().way == transport::Way::kRead;
+  });
+  return under_way_ == nullptr && tail_.empty() && !being_read && connection_->below_window(1);
+}
+
 void ServerConnection::close(const std::exception& reason, int pushes) noexcept {
   try {
     if (under_way_ != nullptr) stop_stream(reason);

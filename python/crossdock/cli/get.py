@@ -93,6 +93,10 @@ def _write(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch]) -
         raise xd.UnsupportedTypeError(
             f"{target} can't hold this table: {error}; .arrow holds every type, and --columns A,B leaves columns out"
         ) from error
+    except OSError as error:  # of pyarrow: no space, for example
+        if isinstance(error, xd.Error):
+            raise
+        raise xd.SystemError(f"{target} can't be written: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
 
