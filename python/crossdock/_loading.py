@@ -193,15 +193,19 @@ def state_of(path: str | os.PathLike[str]) -> tuple[object, ...]:
     """What changes when a file, or one in a folder, is written or replaced. Raises NotFoundError, PermissionError."""
     what = os.fspath(path)
 
-    def of(file: str) -> tuple[object, ...]:
-        with _named(file):
-            info = os.stat(file)
+    def of(file: str, info: os.stat_result) -> tuple[object, ...]:
         return (file, info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
-    if not os.path.isdir(what):
-        return of(what)
+    def stat_of(file: str) -> os.stat_result:
+        with _named(file):
+            return os.stat(file)
+
+    if not stat.S_ISDIR((info := stat_of(what)).st_mode):
+        return of(what, info)
     files, kinds = _files_of_one_format(what, what)
-    return () if len(kinds) != 1 or None in kinds else tuple(of(file) for file in files)  # a folder that is refused
+    return (
+        () if len(kinds) != 1 or None in kinds else tuple(of(file, stat_of(file)) for file in files)
+    )  # a folder that is refused
 
 
 def _load_columns(columns: Mapping[str, Any]) -> Any:

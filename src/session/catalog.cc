@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "core/release.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "session/catalog_table.h"
@@ -15,6 +16,8 @@ namespace crossdock::session {
 namespace {
 
 constexpr std::size_t kMostListings = 16;
+// A size that release_memory() never frees on the calling thread.
+constexpr std::uint64_t kOnAnotherThread = 1 << 20;
 
 /// Returns a name in quotes, for errors. It may have any bytes.
 std::string in_quotes(std::string_view name) { return '"' + printable(name) + '"'; }
@@ -203,30 +206,37 @@ void Catalog::commit(std::vector<Prepared> sources, const std::vector<std::strin
     replaces.emplace(source.name_, source.replace_);
   }
   Items removed;  // destroyed without the lock: a last owner may run a producer's release
-  const std::lock_guard lock(mutex_);
-  check_takes_sources();
-  for (const auto& [name, replace] : replaces) {
-    if (!replace && items_.contains(name)) {
-      throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
+  {
+    const std::lock_guard lock(mutex_);
+    check_takes_sources();
+    for (const auto& [name, replace] : replaces) {
+      if (!replace && items_.contains(name)) {
+        throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
+      }
     }
+    for (const std::string& name : withdrawn) {
+      if (!items_.contains(name)) throw_not_found(name);
+      if (added.contains(name)) throw InvalidArgumentError(in_quotes(name) + " is to be published, and withdrawn");
+    }
+    for (const std::string& name : withdrawn) {
+      if (auto node = items_.extract(name)) removed.insert(std::move(node));  // a name may be there twice
+    }
+    while (!added.empty()) {
+      auto node = added.extract(added.begin());
+      if (node.mapped()->table) bitmap_bytes_copied_ += node.mapped()->table->bitmap_bytes_copied;
+      auto place = items_.insert(std::move(node));
+      if (place.inserted) continue;
+      place.position->second.swap(place.node.mapped());
+      removed.insert(std::move(place.node));
+    }
+    forget_listings();
+    ++changes_;
   }
-  for (const std::string& name : withdrawn) {
-    if (!items_.contains(name)) throw_not_found(name);
-    if (added.contains(name)) throw InvalidArgumentError(in_quotes(name) + " is to be published, and withdrawn");
+  if (removed.size() < 2) return;
+  // To free many files that were replaced may take a disk seconds: another thread does it.
+  for (auto& [name, item] : removed) {
+    if (item->table) release_memory(std::move(item), kOnAnotherThread);
   }
-  for (const std::string& name : withdrawn) {
-    if (auto node = items_.extract(name)) removed.insert(std::move(node));  // a name may be there twice
-  }
-  while (!added.empty()) {
-    auto node = added.extract(added.begin());
-    if (node.mapped()->table) bitmap_bytes_copied_ += node.mapped()->table->bitmap_bytes_copied;
-    auto place = items_.insert(std::move(node));
-    if (place.inserted) continue;
-    place.position->second.swap(place.node.mapped());
-    removed.insert(std::move(place.node));
-  }
-  forget_listings();
-  ++changes_;
 }
 
 void Catalog::refuse_requests() {

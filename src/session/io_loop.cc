@@ -59,8 +59,8 @@ constexpr std::uint64_t kWakerEvent = 0;
 constexpr std::uint64_t kLeasesEvent = 1;
 constexpr std::uint64_t kFirstListener = 2;
 constexpr std::size_t kEventsAtOnce = 256;
-// Files that get read leases before connections have their turn again: some 100 us.
-constexpr std::size_t kWatchedAtOnce = 16;
+// Files that get read leases before connections have their turn again: some 200 us.
+constexpr std::size_t kWatchedAtOnce = 64;
 
 std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 import crossdock as xd
@@ -85,3 +88,50 @@ def test_a_signal_that_ends_a_drain():
                 server.drain()
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_first_csv() -> None:
+    """pyarrow makes a pipe for Ctrl-C with the first thing that it reads, and keeps it."""
+    pa.csv.read_csv(io.BytesIO(b"a\n1\n"))
+
+
+STREAM = pa.Table.from_batches([pa.record_batch({"n": list(range(10_000))})] * 100)
+
+
+@pytest.mark.parametrize("uri", ["shm:", "tcp:", "ucx:", "fabric:"])
+def test_streams_and_idle_clients_of_each_transport(uri):
+    try:
+        server = xd.serve({"t": STREAM}, uri, window=4)
+    except xd.SchemeError as error:
+        pytest.skip(str(error))
+    with server, xd.connect(server.uri) as idle, xd.connect(server.uri) as client:
+        assert idle.list()
+        reader = client.get("t")
+        rows = next(reader).num_rows
+        assert not server.drain(0)
+        with ThreadPoolExecutor() as threads:
+            drained = threads.submit(server.drain, 60)
+            rows += sum(batch.num_rows for batch in reader)
+            assert drained.result()
+        assert rows == STREAM.num_rows
+
+
+def test_streams_of_flight_go_on():
+    flight = pytest.importorskip("pyarrow.flight")
+    try:
+        server = xd.serve({"t": STREAM}, "tcp:", flight="grpc://127.0.0.1:0", window=4)
+    except xd.SchemeError as error:
+        pytest.skip(str(error))
+    with server, flight.connect(server.flight_uri.replace("grpc:", "grpc+tcp:")) as client:
+        reader = client.do_get(flight.Ticket(b"t"))
+        rows = reader.read_chunk().data.num_rows
+        server.drain(0)
+        with ThreadPoolExecutor() as threads:
+            drained = threads.submit(server.drain, 60)
+            rows += sum(chunk.data.num_rows for chunk in reader)
+            assert drained.result()
+        assert rows == STREAM.num_rows
+        for call in (lambda: list(client.list_flights()), lambda: next(client.do_get(flight.Ticket(b"t")))):
+            with pytest.raises(flight.FlightUnavailableError, match="about to end"):
+                call()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from tests.certificates import Certificates
 from tests.service import COMMAND, Manager, Service
 
 import crossdock as xd
@@ -364,6 +365,30 @@ def test_what_needs_a_restart_is_named(service, folder):
     assert list(versions(service.uri)) == ["one"]
 
 
+def test_secrets_and_certificates_need_a_restart(serve, folder, tmp_path):
+    made = Certificates(tmp_path)
+    text = f"""
+[server]
+uri = "tcp+tls:"
+token_file = "token"
+[tls]
+certificate = "{made.server}"
+key = "{made.key(made.server)}"
+[tables]
+one = "one.arrow"
+"""
+    service = serve("--config", config(folder, text))
+    assert reload(service).endswith("1 unchanged")
+    (folder / "token").write_text("another secret\n")
+    with made.server.open("a") as certificate:
+        certificate.write("# another\n")
+    for _ in range(2):  # it is said until it is done
+        assert reload(service, "need a restart").endswith("a restart: the token, the files of tls")
+    (folder / "token").chmod(0o644)
+    assert "others can read" in reload(service, "has failed")
+    assert service.stop() == 0
+
+
 def test_the_level_of_the_log_is_read_again(folder, no_leftovers):
     path = config(folder, '[tables]\none = "one.arrow"\n')
     service = Service("serve", "--config", path)
@@ -376,6 +401,13 @@ def test_the_level_of_the_log_is_read_again(folder, no_leftovers):
         assert service.stop() == 0
     finally:
         service.close()
+
+
+def test_what_the_command_says_itself_has_no_limit(serve, folder):
+    names = [f"t{number}" for number in range(40)]
+    service = serve("--config", config(folder, "[tables]\n" + "".join(f'{name} = "one.arrow"\n' for name in names)))
+    assert service.stop() == 0
+    assert [line.split()[-2] for line in service.errors if "published" in line] == [f"{name}:" for name in names]
 
 
 def test_the_manager_is_told_of_reloads(serve, folder):

@@ -128,6 +128,16 @@ def test_a_relay_lets_a_stream_go_on(serve, path):
     assert relay.wait() == 0
 
 
+def test_a_relay_tells_the_manager(serve, path, manager):
+    origin = serve("serve", path, "--uri", "tcp:")
+    env = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "100000"}
+    relay = serve("relay", origin.uri, "--at", "shm:relay", env=env)
+    assert manager.next() == {"READY": "1", "STATUS": f"relaying {origin.uri} at shm:relay"}
+    assert manager.next() == {"WATCHDOG": "1"}
+    assert relay.stop() == 0
+    assert manager.next_with("STOPPING")["STOPPING"] == "1"
+
+
 # ---- the service manager ----
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
-from tests.service import COMMAND
+from tests.service import COMMAND, Service
+
+import crossdock as xd
 
 FOLDER = Path(__file__).parents[2] / "examples" / "service"
 ANALYZE = shutil.which("systemd-analyze")
+STRACE = shutil.which("strace")
 
 
 @pytest.fixture
@@ -42,6 +48,43 @@ def test_the_unit_is_well_protected(unit):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def allowed(group: str) -> set[str]:
+    """The system calls of a group of systemd's."""
+    listed = subprocess.run([str(ANALYZE), "syscall-filter", group], capture_output=True, text=True, check=True).stdout
+    names = [line.strip() for line in listed.splitlines()[1:] if line.strip() and not line.strip().startswith("#")]
+    return set().union(*(allowed(name) if name.startswith("@") else {name} for name in names))
+
+
+@pytest.mark.skipif(ANALYZE is None or STRACE is None, reason="needs systemd-analyze and strace, of Debian's packages")
+def test_the_unit_allows_the_system_calls_that_are_made(tmp_path, no_leftovers):
+    """Of a service that starts, serves, reloads, and ends. Calls that systemd has no name for fail there."""
+    assert STRACE is not None
+    for name in ("a.arrow", "b.parquet"):
+        table = pa.table({"n": [1]})
+        pa.parquet.write_table(table, tmp_path / name) if name.endswith("parquet") else xd.write(table, tmp_path / name)
+    (tmp_path / "c.toml").write_text('[tables]\na = "a.arrow"\nb = "b.parquet"\n')
+    calls = tmp_path / "calls"
+    service = Service(
+        "--log-level", "info", "serve", "--config", tmp_path / "c.toml", "--uri", "tcp:", "--uri", "shm:traced",
+        before=(STRACE, "-f", "-D", "-o", str(calls)), lines=2,
+    )  # fmt: skip
+    try:
+        if not service.uri:
+            pytest.skip("this system lets no process trace another")
+        for uri in service.uris:
+            with xd.connect(uri) as client:
+                assert pa.table(client.get("b")).num_rows == 1
+        service.send(signal.SIGHUP)
+        service.read_until("reloaded")
+        assert service.stop() == 0
+    finally:
+        service.close()
+    made = set(re.findall(r"^\d+ +(\w+)\(", calls.read_text(), re.MULTILINE))
+    assert {"memfd_create", "sendmsg", "epoll_wait"} <= made
+    unknown = {name for name in made if name.startswith("syscall_0x")}
+    assert made - unknown - (allowed("@system-service") - allowed("@privileged")) == set()
 
 
 def test_the_configuration_is_valid():

@@ -10,8 +10,8 @@ import typer
 from crossdock.cli.options import ACCESS, SERVICE
 
 
-def _option(section: str | None, help_: str, **more: Any) -> Any:
-    return typer.Option(help=help_, show_default=False, rich_help_panel=section, **more)
+def _option(section: str | None, help_: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_, show_default=False, rich_help_panel=section, **more)
 
 
 _LIMITS = "Limits and waiting"
@@ -19,7 +19,9 @@ _FLIGHT = "Arrow Flight"
 
 Name = Annotated[
     list[str] | None,
-    _option(None, "The name of a file's table; once for each file, in their order. Else: the file's stem."),
+    _option(
+        None, "The name of a file's table; once for each file, in their order. Else: the file's stem.", metavar="NAME"
+    ),
 ]
 Uri = Annotated[
     list[str] | None,
@@ -28,6 +30,7 @@ Uri = Annotated[
         "Where to listen, may be given more than once: 'shm:NAME' is a name of this user's own, "
         "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines, as "
         "'tcp+tls://*:7700', 'ucx://*:7700' and 'fabric://*:7700' do. Else: 'shm:' and the first table's name.",
+        metavar="URI",
     ),
 ]
 Stable = Annotated[
@@ -35,6 +38,7 @@ Stable = Annotated[
     _option(
         None,
         "'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy. Else: trust.",
+        metavar="trust|snapshot",
     ),
 ]
 ConfigFile = Annotated[
@@ -47,10 +51,12 @@ ConfigFile = Annotated[
     ),
 ]
 Check = Annotated[
-    bool, _option(SERVICE, "Only check the configuration, the options and the files that they name, and end.")
+    bool,
+    _option(SERVICE, "Only check the configuration, the options and the files that they name, and end.", "--check"),
 ]
 Window = Annotated[
-    int | None, _option(_LIMITS, "Messages that a consumer may be behind before its stream pauses. Else: 64.")
+    int | None,
+    _option(_LIMITS, "Messages that a consumer may be behind before its stream pauses. Else: 64.", metavar="NUMBER"),
 ]
 LeaseLimit = Annotated[
     str | None,
@@ -67,19 +73,27 @@ LeasePatience = Annotated[
 ]
 MaxLeases = Annotated[
     int | None,
-    _option(_LIMITS, "Buffers that one connection may hold when it asks for another stream. Else: 1048576."),
+    _option(
+        _LIMITS,
+        "Buffers that one connection may hold when it asks for another stream. Else: 1048576.",
+        metavar="NUMBER",
+    ),
 ]
-MaxStreams = Annotated[int | None, _option(_LIMITS, "Streams that one consumer may have at once. Else: 1024.")]
+MaxStreams = Annotated[
+    int | None, _option(_LIMITS, "Streams that one consumer may have at once. Else: 1024.", metavar="NUMBER")
+]
 MaxConnections = Annotated[
-    int | None, _option(_LIMITS, "Connections of all clients together; 0: no limit. Else: 1024.")
+    int | None,
+    _option(_LIMITS, "Connections of all clients together; 0: no limit. Else: 1024.", metavar="NUMBER"),
 ]
-SourceThreads = Annotated[int | None, _option(_LIMITS, "Threads that read live sources. Else: 64.")]
+SourceThreads = Annotated[int | None, _option(_LIMITS, "Threads that read live sources. Else: 64.", metavar="NUMBER")]
 Wait = Annotated[
     str | None,
     _option(
         _LIMITS,
         "How the server's thread waits: 'block' sleeps, 'spin' never does, and uses a whole core, 'auto' spins "
         "for a short time. Else: auto.",
+        metavar="auto|block|spin",
     ),
 ]
 LimitsOf = Annotated[
@@ -129,7 +143,9 @@ Flight = Annotated[
 Puts = Annotated[
     str | None,
     _option(
-        _FLIGHT, "Take tables from clients: 'new' under names that aren't taken, 'replace' also in place of others."
+        _FLIGHT,
+        "Take tables from clients: 'new' under names that aren't taken, 'replace' also in place of others.",
+        metavar="new|replace",
     ),
 ]
 MaxPut = Annotated[str | None, _option(_FLIGHT, "The most bytes of one such table. Else: 16G.", metavar="SIZE")]

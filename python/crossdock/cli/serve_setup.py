@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import crossdock as xd
-from crossdock import _loading
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
 from crossdock.cli.secrets import Logins, read_ticket_keys, read_token
@@ -40,7 +40,7 @@ class Setup(NamedTuple):
     tables: Mapping[str | bytes, TableSource]
     token: str | None
     tls: xd.TLS | None
-    tls_states: tuple[object, ...]
+    tls_digests: tuple[bytes, ...]
     logins: Logins | None
     ticket_keys: tuple[bytes, ...] | None
 
@@ -60,8 +60,6 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     token_file, logins, keys = (settings.get(name) for name in ("token_file", "logins", "ticket_keys"))
     stable = settings.get("stable", "trust")
     tls_files = [settings.get(name) for name in _TLS_FILES]
-    # States before the contents: what changes meanwhile is seen as changed.
-    tls_states = tuple(_loading.state_of(file) for file in tls_files if file is not None)
     return Setup(
         settings=settings,
         tables={
@@ -70,10 +68,15 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
         },
         token=token_of(uris) if token_file is None else read_token(token_file),
         tls=tls_of(uris, tls_files[0], tls_files[1], client_roots=tls_files[2]),
-        tls_states=tls_states,
+        tls_digests=tuple(_digest(file) for file in tls_files if file is not None),
         logins=None if logins is None else Logins(logins),
         ticket_keys=None if keys is None else read_ticket_keys(keys),
     )
+
+
+def _digest(file: Path) -> bytes:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()
 
 
 class Authenticator:
@@ -108,7 +111,7 @@ def needing_restart(started: Setup, now: Setup) -> list[str]:
     ]
     if started.token != now.token:
         changed.append("the token")
-    if started.tls_states != now.tls_states:
+    if started.tls_digests != now.tls_digests:
         changed.append("the files of tls")
     for name in ("logins", "ticket_keys"):
         if (name in started.settings) != (name in now.settings):
