@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import signal
 import subprocess
@@ -217,7 +218,10 @@ def test_files_that_are_no_configuration(folder):
     (folder / "bytes.toml").write_bytes(b"# a\n# b\xff\n")
     assert "bytes.toml, line 2: it isn't UTF-8" in refused("--config", folder / "bytes.toml")
     assert "absent.toml doesn't exist" in refused("--config", folder / "absent.toml", code=3)
-    assert "isn't a regular file" in refused("--config", "/dev/null")
+    os.mkfifo(folder / "pipe")
+    for path in ("/dev/null", folder / "pipe"):
+        assert "isn't a regular file" in refused("--config", path)
+        assert "isn't a regular file" in refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", path)
 
 
 def test_a_file_that_is_being_written_is_refused(folder):
@@ -244,6 +248,38 @@ def test_options_that_are_wrong_are_named(folder):
     assert "--limits has no 'depth'" in refused(one, "--limits", "depth=3")
     assert "--puts is for a Flight server" in refused(one, "--puts", "new")
     assert "--lease-patience must be a number of seconds, or" in refused(one, "--lease-patience", "soon")
+
+
+def test_all_options_at_once(serve, folder, monkeypatch):
+    """Those of which the effect can be seen have it."""
+    monkeypatch.chdir(folder)
+    (folder / "logins").write_text(hashed_login("ada", "secret") + "\n")
+    (folder / "keys").write_text("00" * 32 + "\n")
+    for name in ("logins", "keys"):
+        (folder / name).chmod(0o600)
+    service = serve(
+        "one.arrow", "--name", "t", "--uri", "shm:./s.sock", "--uri", "tcp:", "--stable", "snapshot", "--checksum",
+        "--grace", 1, "--users", "any", "--token-file", "token", "--flight", "grpc://127.0.0.1:0", "--puts", "new",
+        "--max-put", "1M", "--logins", "logins", "--ticket-keys", "keys", "--ticket-lifetime", 60,
+        "--login-lifetime", 60,
+        "--window", 8, "--lease-limit", "64M", "--lease-patience", "none", "--max-leases", 1000, "--max-streams", 9,
+        "--max-connections", 3, "--source-threads", 2, "--wait", "block", "--limits", "max_depth=9",
+        "--limits", "max_fields=99", lines=3,
+    )  # fmt: skip
+    shm, tcp, flight = service.uris
+    with xd.connect(shm) as first, xd.connect(tcp, token="a secret") as second, xd.connect(shm) as third:
+        for client in (first, second, third):
+            assert pa.table(client.get("t"))["n"].to_pylist() == [1]
+        with pytest.raises(xd.ConnectionError, match="max_connections"):
+            xd.connect(shm)
+    with xd.connect(flight, login=("ada", "secret")) as client:
+        client.put("u", numbers(7))
+        with pytest.raises(xd.Error, match="already published"):
+            client.put("t", numbers(7))
+        with pytest.raises(xd.ResourceError):
+            client.put("v", pa.table({"n": pa.array(range(1 << 20), pa.int64())}))
+    assert tables(shm) == {"t": [1], "u": [7]}
+    assert service.stop() == 0
 
 
 # ---- secrets ----

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import crossdock as xd
 from crossdock._names import parsed_name, shown_name
 from crossdock._text import shown
+from crossdock.cli.secrets import open_without_waiting
 from crossdock.cli.settings import SETTINGS, WrongValueError
 
 _MOST_BYTES = 16 << 20
@@ -53,7 +54,7 @@ def read_config(path: Path) -> Config:
 
 def _read(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_without_waiting(path) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise xd.InvalidArgumentError(f"{path} isn't a regular file")
             _refuse_writers(path, file.fileno())
