@@ -212,6 +212,25 @@ def _named(what: str, kind: str = "", hint: str = "") -> Iterator[None]:
         raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint}") from error
 
 
+def state_of(path: str | os.PathLike[str]) -> tuple[object, ...]:
+    """What changes when a file, or one in a folder, is written or replaced. Raises NotFoundError, PermissionError."""
+    what = os.fspath(path)
+
+    def of(file: str, info: os.stat_result) -> tuple[object, ...]:
+        return (file, info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+    def stat_of(file: str) -> os.stat_result:
+        with _named(file):
+            return os.stat(file)
+
+    if not stat.S_ISDIR((info := stat_of(what)).st_mode):
+        return of(what, info)
+    files, kinds = _files_of_one_format(what, what)
+    return (
+        () if len(kinds) != 1 or None in kinds else tuple(of(file, stat_of(file)) for file in files)
+    )  # a folder that is refused
+
+
 def _load_columns(columns: Mapping[str, Any]) -> Any:
     pa = _pyarrow("a dictionary of columns")
     try:
@@ -316,8 +335,8 @@ def _files_in(what: str, path: str) -> Iterator[str]:
                 yield os.path.join(folder, name)
 
 
-def _load_folder(what: str, path: str, progress: Progress | None, loaded: Loaded) -> Any:
-    pa = _pyarrow(what, "dataset")
+def _files_of_one_format(what: str, path: str) -> tuple[list[str], set[str | None]]:
+    """The files of a folder up to the first of another format or of none, and their formats."""
     files: list[str] = []
     kinds: set[str | None] = set()
     for file in _files_in(what, path):
@@ -325,6 +344,12 @@ def _load_folder(what: str, path: str, progress: Progress | None, loaded: Loaded
         kinds.add(format_of(file))
         if len(kinds) > 1 or None in kinds:
             break  # the rest may be a whole disk
+    return files, kinds
+
+
+def _load_folder(what: str, path: str, progress: Progress | None, loaded: Loaded) -> Any:
+    pa = _pyarrow(what, "dataset")
+    files, kinds = _files_of_one_format(what, path)
     if len(kinds) != 1 or None in kinds:
         named = " and ".join(sorted({os.path.relpath(file, path) for file in (*files[:1], *files[-1:])})) or "nothing"
         raise InvalidArgumentError(

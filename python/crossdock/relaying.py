@@ -142,6 +142,11 @@ class Relay:
         and "upstream" (the URI that it is connected to, or None)."""
         return self._native.stats()
 
+    def drain(self, timeout: float | None = None) -> bool:
+        """Refuses requests from now on, and waits until the streams under way have ended, as `Server.drain()` does.
+        Tables that these streams wait for are still fetched."""
+        return self._native.drain(milliseconds(timeout, "timeout"))
+
     def close(self) -> None:
         """Ends every stream and fetch under way with an error at its consumer, and removes the socket. What consumers
         hold stays valid. May be called twice."""

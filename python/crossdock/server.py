@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from crossdock import _deferred_thread, _loading, _native, _nested, _sources
@@ -264,11 +265,8 @@ class Server:
 
                 self._metrics = Metrics(self, metrics, ready=False)
             for name, source in (sources or {}).items():
-                try:
+                with _publishing(name):
                     self.publish(name, source)
-                except Error as error:
-                    error.add_note(f"while publishing {name!r}")
-                    raise
             if self._metrics is not None:
                 self._metrics.set_ready(True)
         except BaseException:
@@ -347,9 +345,41 @@ class Server:
         times: for a table, tensors or a file that a known number of consumers is to get: once it was requested so
             often, the name is withdrawn, and the memory is freed with the last batch. None: it stays.
         """
-        published = checked_name(name)
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+        self._native.commit([self._prepare(name, source, mode, stable, replace, times)], [])
+
+    def update(self, sources: Mapping[_Name, Source], *, withdraw: Iterable[str | bytes] = ()) -> None:
+        """Publishes all `sources`, also in place of others, and withdraws the names in `withdraw`, in one step.
+
+        All sources are read before the first change, as `publish()` reads them. A consumer that asks finds all of the
+        changes or none, and there is no moment without a source. Streams under way continue with the old sources. If
+        this raises, nothing has changed: one of the sources can't be read, or a name in `withdraw` isn't published
+        (`NotFoundError`). Meanwhile both the old sources and the new ones need memory.
+        """
+        if not isinstance(sources, Mapping):
+            raise InvalidArgumentError(f"sources must be a mapping from names to sources, not {type(sources).__name__}")
+        if isinstance(withdraw, (str, bytes)):
+            raise TypeError("withdraw must be a list of names, not one of them")
+        withdrawn = [checked_name(name) for name in withdraw]
+        prepared = []
+        for name, source in sources.items():
+            with _publishing(name):
+                prepared.append(self._prepare(name, source, "auto", None, True, None))
+        self._native.commit(prepared, withdrawn)
+
+    def _prepare(
+        self,
+        name: str | bytes,
+        source: Source,
+        mode: str,
+        stable: str | None,
+        replace: bool,
+        times: int | None,
+        progress: _loading.Progress | None = None,
+    ) -> _native.Prepared:
+        """Reads a source for `_native.Server.commit()`. progress: gets how much of a file was read, if it is read."""
+        published = checked_name(name)
         if stable is not None:
             _checked_stability(stable)
         _check_mode(mode)
@@ -361,30 +391,28 @@ class Server:
         if uses and kind in ("callable", "live"):
             raise InvalidArgumentError(f"times is for tables, tensors and files; this source is a {kind}")
         if loads:
-            self._publish_loaded(published, _loading.load(source), kind == "live", replace, uses)
-            return
+            return self._prepare_loaded(published, _loading.load(source, progress), kind == "live", replace, uses)
         if kind == "file":
             path = _encoded(source)  # type: ignore[arg-type]
-            self._native.publish_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
-        elif kind == "callable":
-            self._native.publish_callable(published, source, replace)
-        elif kind == "table":
-            self._native.publish_table(published, source, replace, uses)
-        elif kind == "tensor":
-            self._native.publish_tensor(published, _native.asarray(source), replace, uses)
-        elif kind == "tensors":
-            self._native.publish_tensors(published, _nested.flattened(source), replace, uses)  # type: ignore[arg-type]
-        else:
-            self._native.publish_live(published, source, replace)
+            return self._native.prepare_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
+        if kind == "callable":
+            return self._native.prepare_callable(published, source, replace)
+        if kind == "table":
+            return self._native.prepare_table(published, source, replace, uses)
+        if kind == "tensor":
+            return self._native.prepare_tensor(published, _native.asarray(source), replace, uses)
+        if kind == "tensors":
+            tensors = _nested.flattened(source)  # type: ignore[arg-type]
+            return self._native.prepare_tensors(published, tensors, replace, uses)
+        return self._native.prepare_live(published, source, replace)
 
-    def _publish_loaded(
-        self, name: bytes, loaded: _loading.Loaded, live: bool = False, replace: bool = False, uses: int = 0
-    ) -> None:
+    def _prepare_loaded(
+        self, name: bytes, loaded: _loading.Loaded, live: bool, replace: bool, uses: int
+    ) -> _native.Prepared:
         with loaded.reraising():
             if live:
-                self._native.publish_live(name, loaded.stream, replace)
-            else:
-                self._native.publish_table(name, loaded.stream, replace, uses)
+                return self._native.prepare_live(name, loaded.stream, replace)
+            return self._native.prepare_table(name, loaded.stream, replace, uses)
 
     def withdraw(self, name: str | bytes) -> None:
         """Removes `name` from the catalog, so that new consumers don't find it. Streams under way continue, and batches
@@ -430,6 +458,17 @@ class Server:
         """
         return self._native.stats()
 
+    def drain(self, timeout: float | None = None) -> bool:
+        """Prepares for the end, without an error for those who read: from now on every request and every `publish()`
+        gets a `ClosedError`, and streams under way continue. Waits until they have ended, for `timeout` seconds at
+        most; None: without limit. Returns whether they have. Call `close()` afterwards.
+
+        A stream has ended once its consumer has received all of it, and where bodies go by reads, has read them. Tables
+        that Flight clients are putting aren't waited for. Ctrl-C ends the wait; requests are refused all the same. May
+        be called again, to wait longer.
+        """
+        return self._native.drain(milliseconds(timeout, "timeout"))
+
     def close(self) -> None:
         """Closes the server: ends every stream under way with an error at its consumer, removes the socket, and waits
         for the sources' threads.
@@ -456,6 +495,15 @@ class Server:
         from crossdock import _html
 
         return _html.of_server(self)
+
+
+@contextlib.contextmanager
+def _publishing(name: str | bytes) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        error.add_note(f"while publishing {name!r}")
+        raise
 
 
 def _checked_keys(keys: Iterable[bytes]) -> list[bytes]:

@@ -203,6 +203,9 @@ LogCallback log_to_python() {
 void bind_deferred(nanobind::module_& module) {
   module.def("_deferred_descriptor", deferred_descriptor,
              "A descriptor that is readable when tasks wait to be run; -1 where this process has one already.");
+  module.def("_refresh_log_level", [] {
+    if (logger != nullptr) refresh_log_threshold();
+  });
   module.def("_drain", drain_from_thread, "Runs what the library's threads left for Python.");
 }
 

@@ -57,6 +57,10 @@ class PyRelay {
   const std::vector<std::string>& uris() const { return relay_->uris(); }
   bool closed() const noexcept { return closed_.load(); }
 
+  bool drain(int timeout_ms) {
+    return blocking([&](const transport::InterruptHook& hook) { return relay_->drain(timeout_ms, hook); });
+  }
+
   void close() {
     blocking([this](const transport::InterruptHook& hook) {
       closed_.store(true);
@@ -97,6 +101,7 @@ void bind_relay(nb::module_& module) {
       .def_prop_ro("uris", &PyRelay::uris)
       .def_prop_ro("closed", &PyRelay::closed)
       .def("stats", &PyRelay::stats)
+      .def("drain", &PyRelay::drain, "timeout_ms"_a)
       .def("close", &PyRelay::close);
 }
 

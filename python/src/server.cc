@@ -65,6 +65,18 @@ std::function<bool(const std::string&, const std::string&)> login_of(nb::handle 
   };
 }
 
+/// A source that was read. Dropping it may destroy the memory of a large table.
+struct PyPrepared {
+  explicit PyPrepared(session::Prepared read) : source(std::move(read)) {}
+  PyPrepared(PyPrepared&&) noexcept = default;
+  PyPrepared& operator=(PyPrepared&&) noexcept = default;
+  ~PyPrepared() {
+    const GilRelease release;
+    const session::Prepared dropped = std::move(source);
+  }
+  session::Prepared source;
+};
+
 class PyServer {
  public:
   explicit PyServer(session::ServerOptions options) {
@@ -101,37 +113,47 @@ class PyServer {
   }
   bool closed() const noexcept { return closed_.load(); }
 
-  void publish_table(const nb::bytes& name, nb::handle producer, bool replace, std::uint64_t times) {
+  PyPrepared prepare_table(const nb::bytes& name, nb::handle producer, bool replace, std::uint64_t times) {
     auto stream = open_producer(producer);
-    blocking([&, as = name_in(name)](const transport::InterruptHook& hook) {
-      server_->publish(as, session::Source::table(interruptible_stream(std::move(stream), hook)),
-                       {.replace = replace, .times = times, .wait = wait_for_event});
+    return blocking([&, as = name_in(name)](const transport::InterruptHook& hook) {
+      return PyPrepared{server_->prepare(as, session::Source::table(interruptible_stream(std::move(stream), hook)),
+                                         {.replace = replace, .times = times, .wait = wait_for_event})};
     });
   }
-  void publish_tensor(const nb::bytes& name, const TensorObject& tensor, bool replace, std::uint64_t times) {
+  PyPrepared prepare_tensor(const nb::bytes& name, const TensorObject& tensor, bool replace, std::uint64_t times) {
     find_drivers_for(*tensor);
-    publish_waiting(name, session::Source::tensor(*tensor), replace, times);
+    return prepare_waiting(name, session::Source::tensor(*tensor), replace, times);
   }
-  void publish_tensors(const nb::bytes& name, const std::vector<std::pair<std::vector<std::string>, TensorObject>>& all,
-                       bool replace, std::uint64_t times) {
+  PyPrepared prepare_tensors(const nb::bytes& name,
+                             const std::vector<std::pair<std::vector<std::string>, TensorObject>>& all, bool replace,
+                             std::uint64_t times) {
     std::vector<session::NamedTensor> tensors;
     for (const auto& [path, tensor] : all) {
       find_drivers_for(*tensor);
       tensors.push_back({path, *tensor});
     }
-    publish_waiting(name, session::Source::tensors(std::move(tensors)), replace, times);
+    return prepare_waiting(name, session::Source::tensors(std::move(tensors)), replace, times);
   }
-  void publish_live(const nb::bytes& name, nb::handle producer, bool replace) {
-    publish(name, session::Source::live(open_live(producer)), replace);
+  PyPrepared prepare_live(const nb::bytes& name, nb::handle producer, bool replace) {
+    return prepare(name, session::Source::live(open_live(producer)), {.replace = replace});
   }
-  void publish_callable(const nb::bytes& name, nb::handle callable, bool replace) {
-    publish(name, session::Source::factory(factory_of(callable)), replace);
+  PyPrepared prepare_callable(const nb::bytes& name, nb::handle callable, bool replace) {
+    return prepare(name, session::Source::factory(factory_of(callable)), {.replace = replace});
   }
-  void publish_file(const nb::bytes& name, const nb::bytes& path, bool snapshot, bool replace, std::uint64_t times) {
-    publish(name,
-            session::Source::file(std::string(path.c_str(), path.size()),
-                                  snapshot ? session::Stability::kSnapshot : session::Stability::kTrust),
-            replace, times);
+  PyPrepared prepare_file(const nb::bytes& name, const nb::bytes& path, bool snapshot, bool replace,
+                          std::uint64_t times) {
+    return prepare(name,
+                   session::Source::file(std::string(path.c_str(), path.size()),
+                                         snapshot ? session::Stability::kSnapshot : session::Stability::kTrust),
+                   {.replace = replace, .times = times});
+  }
+
+  void commit(const std::vector<PyPrepared*>& prepared, const std::vector<nb::bytes>& withdrawn) {
+    std::vector<session::Prepared> sources;
+    for (PyPrepared* const one : prepared) sources.push_back(std::move(one->source));
+    std::vector<std::string> names;
+    for (const nb::bytes& name : withdrawn) names.push_back(name_in(name));
+    blocking([&](const transport::InterruptHook&) { server_->commit(std::move(sources), names); });
   }
 
   void withdraw(const nb::bytes& name) {
@@ -141,6 +163,10 @@ class PyServer {
   void replace_ticket_keys(const std::vector<nb::bytes>& keys) {
     blocking(
         [this, secrets = keys_in(keys)](const transport::InterruptHook&) { server_->replace_ticket_keys(secrets); });
+  }
+
+  bool drain(int timeout_ms) {
+    return blocking([&](const transport::InterruptHook& hook) { return server_->drain(timeout_ms, hook); });
   }
 
   void close() {
@@ -164,16 +190,14 @@ class PyServer {
   }
 
  private:
-  void publish(const nb::bytes& name, session::Source source, bool replace, std::uint64_t times = 0) {
-    publish(name, std::move(source), session::PublishOptions{.replace = replace, .times = times});
-  }
   /// For data on devices: Ctrl-C ends the waits for their work.
-  void publish_waiting(const nb::bytes& name, session::Source source, bool replace, std::uint64_t times) {
-    publish(name, std::move(source), {.replace = replace, .times = times, .wait = wait_for_event});
+  PyPrepared prepare_waiting(const nb::bytes& name, session::Source source, bool replace, std::uint64_t times) {
+    return prepare(name, std::move(source), {.replace = replace, .times = times, .wait = wait_for_event});
   }
-  void publish(const nb::bytes& name, session::Source source, const session::PublishOptions& options) {
-    blocking(
-        [&, as = name_in(name)](const transport::InterruptHook&) { server_->publish(as, std::move(source), options); });
+  PyPrepared prepare(const nb::bytes& name, session::Source source, const session::PublishOptions& options) {
+    return blocking([&, as = name_in(name)](const transport::InterruptHook&) {
+      return PyPrepared{server_->prepare(as, std::move(source), options)};
+    });
   }
 
   std::shared_ptr<session::Server> server_;
@@ -251,6 +275,7 @@ void bind_server(nb::module_& module) {
       .def_prop_rw("transports", nullptr, [](ServerOptions& self, const session::TransportOptions& options) {
         self.transports = session::make_transports(options);
       });
+  nb::class_<PyPrepared>(module, "Prepared");
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<const ServerOptions&>(), "options"_a)
       .def_prop_ro("uri", &PyServer::uri)
@@ -259,15 +284,17 @@ void bind_server(nb::module_& module) {
       .def("location", &PyServer::location, "name"_a)
       .def_prop_ro("flight_uri", &PyServer::flight_uri)
       .def_prop_ro("closed", &PyServer::closed)
-      .def("publish_table", &PyServer::publish_table, "name"_a, "producer"_a, "replace"_a, "times"_a)
-      .def("publish_tensor", &PyServer::publish_tensor, "name"_a, "tensor"_a, "replace"_a, "times"_a)
-      .def("publish_tensors", &PyServer::publish_tensors, "name"_a, "tensors"_a, "replace"_a, "times"_a)
-      .def("publish_live", &PyServer::publish_live, "name"_a, "producer"_a, "replace"_a)
-      .def("publish_callable", &PyServer::publish_callable, "name"_a, "callable"_a, "replace"_a)
-      .def("publish_file", &PyServer::publish_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a, "times"_a)
+      .def("prepare_table", &PyServer::prepare_table, "name"_a, "producer"_a, "replace"_a, "times"_a)
+      .def("prepare_tensor", &PyServer::prepare_tensor, "name"_a, "tensor"_a, "replace"_a, "times"_a)
+      .def("prepare_tensors", &PyServer::prepare_tensors, "name"_a, "tensors"_a, "replace"_a, "times"_a)
+      .def("prepare_live", &PyServer::prepare_live, "name"_a, "producer"_a, "replace"_a)
+      .def("prepare_callable", &PyServer::prepare_callable, "name"_a, "callable"_a, "replace"_a)
+      .def("prepare_file", &PyServer::prepare_file, "name"_a, "path"_a, "snapshot"_a, "replace"_a, "times"_a)
+      .def("commit", &PyServer::commit, "sources"_a, "withdrawn"_a)
       .def("withdraw", &PyServer::withdraw, "name"_a)
       .def("replace_ticket_keys", &PyServer::replace_ticket_keys, "keys"_a)
       .def("stats", &PyServer::stats)
+      .def("drain", &PyServer::drain, "timeout_ms"_a)
       .def("close", &PyServer::close);
 }
 

@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "core/release.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "session/catalog_table.h"
@@ -17,6 +18,8 @@ namespace crossdock::session {
 namespace {
 
 constexpr std::size_t kMostListings = 16;
+// A size that release_memory() never frees on the calling thread.
+constexpr std::uint64_t kOnAnotherThread = 1 << 20;
 
 /// Returns a name in quotes, for errors. It may have any bytes.
 std::string in_quotes(std::string_view name) { return '"' + printable(name) + '"'; }
@@ -138,6 +141,15 @@ Catalog::Choice Catalog::choose(const std::string& name, const Item& item, const
 std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, Source source,
                                                        const PublishOptions& options,
                                                        std::optional<std::int64_t> version) {
+  std::vector<Prepared> one;
+  one.push_back(prepare(name, std::move(source), options, version));
+  std::shared_ptr<const PublishedTable> table = one.front().table();
+  commit(std::move(one));
+  return table;
+}
+
+Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const PublishOptions& options,
+                                   std::optional<std::int64_t> version) {
   check_name(name);
   if (access_.asks() && flight::TicketKeys::looks_signed(name)) {
     throw InvalidArgumentError(in_quotes(name) + " begins as a signed ticket, and this server takes tickets");
@@ -152,7 +164,7 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
   {
     // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("the server was closed; " + in_quotes(name) + " can't be published");
+    check_takes_sources();
     if (!options.replace && items_.contains(name)) {
       throw InvalidArgumentError(in_quotes(name) +
                                  " is already published, and it isn't to be replaced: withdraw it first, or ask for "
@@ -197,21 +209,77 @@ std::shared_ptr<const PublishedTable> Catalog::publish(const std::string& name, 
     item->schema = item->table->schema;
     if (!item->table_for_others) item->table_for_others = item->table;
   }
-  std::shared_ptr<Item> replaced;  // destroyed without the lock: its last owner may run a producer's release
-  const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed while " + in_quotes(name) + " was being published");
-  const auto [place, is_new] = items_.try_emplace(name, item);
-  if (!is_new) {
-    if (!options.replace) {
-      throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
+  Prepared prepared;
+  prepared.name_ = name;
+  prepared.item_ = std::move(item);
+  prepared.replace_ = options.replace;
+  return prepared;
+}
+
+void Catalog::commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn) {
+  Items added;  // takes all the memory before the first change
+  std::map<std::string, bool, std::less<>> replaces;
+  for (Prepared& source : sources) {
+    if (!added.try_emplace(source.name_, source.item_).second) {
+      throw InvalidArgumentError(in_quotes(source.name_) + " is to be published twice at once");
     }
-    keep_copies_of(*place->second);
-    replaced = std::exchange(place->second, item);
+    replaces.emplace(source.name_, source.replace_);
   }
-  if (item->table) bitmap_bytes_copied_ += item->table->bitmap_bytes_copied;
-  forget_listings();
-  ++changes_;
-  return item->table;
+  Items removed;  // destroyed without the lock: a last owner may run a producer's release
+  {
+    const std::lock_guard lock(mutex_);
+    check_takes_sources();
+    for (const auto& [name, replace] : replaces) {
+      if (!replace && items_.contains(name)) {
+        throw InvalidArgumentError(in_quotes(name) + " was meanwhile published by another thread; withdraw it first");
+      }
+    }
+    for (const std::string& name : withdrawn) {
+      if (!items_.contains(name)) throw_not_found(name);
+      if (added.contains(name)) throw InvalidArgumentError(in_quotes(name) + " is to be published, and withdrawn");
+    }
+    for (const std::string& name : withdrawn) {
+      auto node = items_.extract(name);
+      if (node.empty()) continue;  // a name may be there twice
+      keep_copies_of(*node.mapped());
+      removed.insert(std::move(node));
+    }
+    while (!added.empty()) {
+      auto node = added.extract(added.begin());
+      if (node.mapped()->table) bitmap_bytes_copied_ += node.mapped()->table->bitmap_bytes_copied;
+      auto place = items_.insert(std::move(node));
+      if (place.inserted) continue;
+      keep_copies_of(*place.position->second);
+      place.position->second.swap(place.node.mapped());
+      removed.insert(std::move(place.node));
+    }
+    forget_listings();
+    ++changes_;
+  }
+  if (removed.size() < 2) return;
+  // To free many files that were replaced may take a disk seconds: another thread does it.
+  for (auto& [name, item] : removed) {
+    if (item->table) release_memory(std::move(item), kOnAnotherThread);
+  }
+}
+
+void Catalog::refuse_requests() {
+  const std::lock_guard lock(mutex_);
+  refuses_ = true;
+}
+
+// A relay's streams under way may still wait for what it fetches. Call it with the lock held.
+void Catalog::check_takes_sources() const {
+  if (upstream_ == nullptr || closed_) check_takes_requests();
+}
+
+// Call it with the lock held.
+void Catalog::check_takes_requests() const {
+  if (closed_) throw ClosedError("the server was closed");
+  if (refuses_) {
+    throw ClosedError(
+        "the server is about to end, and takes no new requests: try again when it has been started again");
+  }
 }
 
 // Leaves room for as many changes as a server can make.
@@ -312,7 +380,7 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
   if (name.empty() && upstream_ == nullptr) return open_listing(asking);
   std::shared_ptr<Item> withdrawn;  // destroyed without the lock
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (upstream_ != nullptr && (found == items_.end() || !upstream_->is_current(name, found->second->table->version))) {
     return open_fetched(name, request, asking, waker);
@@ -340,7 +408,7 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
 
 std::shared_ptr<const device::Region> Catalog::region_of(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   const auto& table = found->second->table_for_others;
@@ -469,7 +537,7 @@ std::unique_ptr<ServerStream> Catalog::open_listing(const transport::Connection&
   std::uint64_t seen = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) throw ClosedError("the server was closed");
+    check_takes_requests();
     for (const auto& [name, item] : items_) answers.push_back(answer_to(name, *item, asking));
     // They are shared so that a client that requests the catalog repeatedly, and releases nothing, can't exhaust memory
     // and descriptors.
@@ -519,7 +587,7 @@ flight::Flight Catalog::describe(const std::string& name, const Item& item) {
 
 std::vector<flight::Flight> Catalog::flights() const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   std::vector<flight::Flight> flights;
   flights.reserve(items_.size());
   for (const auto& [name, item] : items_) flights.push_back(describe(name, *item));
@@ -528,7 +596,7 @@ std::vector<flight::Flight> Catalog::flights() const {
 
 flight::Flight Catalog::flight(std::string_view name) const {
   const std::lock_guard lock(mutex_);
-  if (closed_) throw ClosedError("the server was closed");
+  check_takes_requests();
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   return describe(found->first, *found->second);

@@ -43,7 +43,15 @@ class Catalog final : public flight::Directory {
         consumers_(options.lease_limit, sources_),
         first_version_(random_version()) {}
 
-  /// Returns the table; null for a live stream or a factory. `version`: of a relay's table. Absent: a new one.
+  /// A source that was read, for commit(). Destroying it frees the source.
+  class Prepared;
+  /// Reads a source, which takes as long as it takes, and publishes nothing. `version`: of a relay's table. Absent: a
+  /// new one. Throws as Server::prepare().
+  Prepared prepare(const std::string& name, Source source, const PublishOptions& options,
+                   std::optional<std::int64_t> version = {});
+  /// Publishes all sources, and withdraws the other names, in one step. If it throws, nothing has changed.
+  void commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn = {});
+  /// Does both for one source. Returns the table; null for a live stream or a factory.
   std::shared_ptr<const PublishedTable> publish(const std::string& name, Source source, const PublishOptions& options,
                                                 std::optional<std::int64_t> version = {});
   void withdraw(const std::string& name);
@@ -57,6 +65,8 @@ class Catalog final : public flight::Directory {
   /// have taken `bytes`, by what `size_of` says of each. Withdraws none if all of them take less. Returns how many.
   /// `size_of` is called with the catalog's lock held.
   std::size_t evict(std::uint64_t bytes, const std::function<std::uint64_t(const PublishedTable&)>& size_of);
+  /// Refuses requests and new sources from now on. Streams under way continue.
+  void refuse_requests();
   /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
   /// that reads sources.
   void close();
@@ -110,6 +120,21 @@ class Catalog final : public flight::Directory {
 
   using Items = std::map<std::string, std::shared_ptr<Item>, std::less<>>;
 
+ public:
+  class Prepared {
+   public:
+    const std::string& name() const noexcept { return name_; }
+    /// Null for a live stream or a factory.
+    const std::shared_ptr<const PublishedTable>& table() const noexcept { return item_->table; }
+
+   private:
+    friend class Catalog;
+    std::string name_;
+    std::shared_ptr<Item> item_;
+    bool replace_ = false;
+  };
+
+ private:
   /// How the bodies of one source go to one consumer; no way if they can't.
   struct Answer {
     std::optional<transport::Way> way{};
@@ -134,6 +159,8 @@ class Catalog final : public flight::Directory {
   std::unique_ptr<ServerStream> open_fetched(std::string_view name, const dissociated::Request& request,
                                              const transport::Connection& asking,
                                              const std::shared_ptr<ConnectionWaker>& waker);
+  void check_takes_requests() const;
+  void check_takes_sources() const;
   void count_request(const std::string& name, const PublishedTable& table);
   std::unique_ptr<ServerStream> open_statistics(const std::shared_ptr<const PublishedTable>& table,
                                                 const std::vector<std::string>& columns,
@@ -168,6 +195,7 @@ class Catalog final : public flight::Directory {
   std::uint64_t bitmap_bytes_copied_ = 0;
   std::uint64_t bytes_copied_ = 0;                                               // of sources that were removed
   std::vector<std::shared_ptr<const std::atomic<std::uint64_t>>> still_copied_;  // likewise, that are still read
+  bool refuses_ = false;                                                         // refuse_requests()
   bool closed_ = false;
 };
 

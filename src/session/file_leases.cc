@@ -34,7 +34,8 @@ bool FileLeases::watch(const std::shared_ptr<const PublishedTable>& table) {
   for (const auto& region : table->regions) {
     if (region->kind() != device::RegionKind::kFile) continue;
     const int fd = region->descriptor();
-    leases_.reserve(leases_.size() + 1);  // so that each lease that is granted is also recorded
+    // So that each lease that is granted is also recorded.
+    if (leases_.size() == leases_.capacity()) leases_.reserve(2 * leases_.size() + 1);
     f_owner_ex owner{};
     owner.type = F_OWNER_TID;
     owner.pid = ::gettid();

@@ -9,8 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <future>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <span>
 #include <system_error>
@@ -61,11 +61,17 @@ constexpr std::int64_t kStatisticsPause = 19;
 constexpr int kBlindMs = 5;
 constexpr int kLongestSleepMs = 60'000;
 
+constexpr std::int64_t kNsPerMs = 1'000'000;
+// The interval at which drain() asks whether it was interrupted.
+constexpr std::int64_t kAskInterval = 50 * kNsPerMs;
+
 // Data of epoll events, in addition to addresses of Members.
 constexpr std::uint64_t kWakerEvent = 0;
 constexpr std::uint64_t kLeasesEvent = 1;
 constexpr std::uint64_t kFirstListener = 2;
 constexpr std::size_t kEventsAtOnce = 256;
+// Files that get read leases before connections have their turn again: some 200 us.
+constexpr std::size_t kWatchedAtOnce = 64;
 
 std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -242,15 +248,55 @@ std::unique_ptr<ServerStream> IoLoop::open_statistics(const transport::Connectio
   return std::make_unique<StatisticsStream>(statistics_);
 }
 
-void IoLoop::watch(const std::shared_ptr<const PublishedTable>& table) noexcept {
+void IoLoop::watch(const std::vector<std::shared_ptr<const PublishedTable>>& tables) noexcept {
+  std::span<const std::shared_ptr<const PublishedTable>> left(tables);
   try {
-    ask([&] { leases_->watch(table); });
+    while (!left.empty()) {
+      const auto some = left.first(std::min(left.size(), kWatchedAtOnce));
+      left = left.subspan(some.size());
+      ask([&] {
+        for (const auto& table : some) leases_->watch(table);
+      });
+    }
   } catch (const ClosedError&) {
     // The server no longer serves the file.
   } catch (const std::exception& reason) {
     say(options_.log, LogLevel::kWarning,
         [&] { return std::string("a published file is served without a read lease: ") + reason.what(); });
   }
+}
+
+bool IoLoop::drain(int timeout_ms, const transport::InterruptHook& interrupted) {
+  const std::int64_t end = timeout_ms < 0 ? std::numeric_limits<std::int64_t>::max() : now_ns() + timeout_ms * kNsPerMs;
+  std::future<bool> drained = ask([this] {
+    for (Member& member : members_) wake(member);
+    return drains_.emplace_back().get_future();
+  });
+  for (;;) {
+    const std::int64_t left = std::clamp<std::int64_t>(end - now_ns(), 0, kAskInterval);
+    if (drained.wait_for(std::chrono::nanoseconds(left)) == std::future_status::ready) return drained.get();
+    if (left < kAskInterval) return false;
+    if (interrupted && interrupted()) throw InterruptedError("waiting for the server's streams was interrupted");
+  }
+}
+
+// Tells those who wait in drain() once nothing of a stream is under way. A connection that sleeps has what it had when
+// it fell asleep.
+void IoLoop::check_drained() noexcept {
+  if (drains_.empty()) return;
+  bool all_finished = true;
+  for (auto at = members_.begin(); at != members_.end();) {
+    Member& member = *at++;
+    try {
+      if (member.place != kAsleep) member.finished = member.server_end.finished();
+      all_finished &= member.finished;
+    } catch (const Error& reason) {  // the peer has just disconnected
+      end(member, reason);
+    }
+  }
+  if (!all_finished) return;
+  for (std::promise<bool>& drain : drains_) drain.set_value(true);
+  drains_.clear();
 }
 
 void IoLoop::close() {
@@ -308,6 +354,9 @@ void IoLoop::run() noexcept {
     idle_since = 0;
   }
   run_commands();  // answers requests that were made before the end
+  check_drained();
+  for (std::promise<bool>& drain : drains_) drain.set_value(false);
+  drains_.clear();
   for (Member& member : members_) member.server_end.close(closed_, kMaxLastFlushes);
   while (!members_.empty()) remove(members_.front());
   leases_.reset();
@@ -444,6 +493,7 @@ void IoLoop::check_clock() {
   work_ = 0;
   now_ = now_ns();
   if (now_ - polled_ < kPollInterval) return;
+  check_drained();
   put_idle_to_sleep();
   poll_events(0);
   leases_->check_breaks();
@@ -518,6 +568,7 @@ void IoLoop::add(std::unique_ptr<transport::Connection> connection) {
 }
 
 void IoLoop::sleep(std::uint64_t seen) {
+  check_drained();
   while (!awake_.empty()) {
     if (!put_to_sleep(*awake_.back())) return;
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <limits>
 #include <list>
 #include <memory>
@@ -49,7 +50,11 @@ class IoLoop {
   ServerStats stats();
   /// Takes read leases on the table's files where the system grants them. Waits for the I/O thread. Best effort, and
   /// never throws: without a lease, the file's size and times are compared instead.
-  void watch(const std::shared_ptr<const PublishedTable>& table) noexcept;
+  void watch(const std::vector<std::shared_ptr<const PublishedTable>>& tables) noexcept;
+  /// Waits until no stream is under way and the consumers have taken what was sent, for `timeout_ms` at most; negative:
+  /// without limit. Returns false if some stream is left. The catalog must refuse requests already. Throws
+  /// InterruptedError, ClosedError.
+  bool drain(int timeout_ms, const transport::InterruptHook& interrupted);
   /// Ends all connections, stops listening, and joins the thread. Idempotent, thread-safe.
   void close();
 
@@ -71,6 +76,7 @@ class IoLoop {
     std::list<Member>::iterator self{};
     std::uint64_t number = 0;      // of all connections since the start
     std::size_t place = kAsleep;   // index in awake_
+    bool finished = false;         // of drain(): nothing of a stream is under way
     bool ready = false;            // gets a turn in the next round, whatever its connection reports
     std::int64_t deadline_ms = 0;  // the entry in deadlines_; 0: none
     std::int64_t last_busy = 0;    // in ns, like now_
@@ -103,6 +109,7 @@ class IoLoop {
   void end_disconnected();
   ServerStats collect_stats();
   void run_commands();
+  void check_drained() noexcept;
   template <typename Command>
   auto ask(Command command);
 
@@ -123,6 +130,7 @@ class IoLoop {
   std::int64_t polled_ = 0;                               // ns
   std::uint64_t work_ = 0;                                // since the clock was read, in about ns
   const std::int64_t started_;                            // ns
+  std::vector<std::promise<bool>> drains_;                // one for each drain() that waits
   std::uint64_t n_connections_ = 0;
   std::uint64_t n_protocol_errors_ = 0;
   StreamTotals totals_;  // of connections that have ended

@@ -425,6 +425,12 @@ ServerStats Relay::stats() const {
   return impl_->loop->stats();
 }
 
+bool Relay::drain(int timeout_ms, const transport::InterruptHook& interrupted) {
+  impl_->made_in.check("this Relay");
+  impl_->catalog.refuse_requests();
+  return impl_->loop->drain(timeout_ms, interrupted);
+}
+
 void Relay::close(const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Relay");
   impl_->link.stop();

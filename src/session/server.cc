@@ -105,11 +105,38 @@ std::string Server::location(const std::string& name) {
   return impl_->loop.location(impl_->catalog.region_of(name));
 }
 
+struct Prepared::Impl {
+  Catalog::Prepared source;
+};
+Prepared::Prepared(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Prepared::Prepared(Prepared&& other) noexcept = default;
+Prepared& Prepared::operator=(Prepared&& other) noexcept = default;
+Prepared::~Prepared() = default;
+
 void Server::publish(const std::string& name, Source source, const PublishOptions& options) {
+  std::vector<Prepared> one;
+  one.push_back(prepare(name, std::move(source), options));
+  commit(std::move(one));
+}
+
+Prepared Server::prepare(const std::string& name, Source source, const PublishOptions& options) {
   impl_->made_in.check("this Server");
-  const auto table = impl_->catalog.publish(name, std::move(source), options);
-  // A file may change meanwhile.
-  if (table && std::string_view(table->kind) == "file") impl_->loop.watch(table);
+  return Prepared(
+      std::make_unique<Prepared::Impl>(Prepared::Impl{impl_->catalog.prepare(name, std::move(source), options)}));
+}
+
+void Server::commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn) {
+  impl_->made_in.check("this Server");
+  std::vector<Catalog::Prepared> prepared;
+  std::vector<std::shared_ptr<const PublishedTable>> files;  // may change while they are published
+  for (const Prepared& source : sources) {
+    if (!source.impl_) throw InvalidArgumentError("a prepared source can be published once");
+    const auto& table = source.impl_->source.table();
+    if (table && std::string_view(table->kind) == "file") files.push_back(table);
+    prepared.push_back(source.impl_->source);
+  }
+  impl_->catalog.commit(std::move(prepared), withdrawn);
+  impl_->loop.watch(files);
 }
 
 void Server::withdraw(const std::string& name) {
@@ -129,6 +156,12 @@ void Server::replace_ticket_keys(const std::vector<std::string>& keys) {
 ServerStats Server::stats() const {
   impl_->made_in.check("this Server");
   return impl_->loop.stats();
+}
+
+bool Server::drain(int timeout_ms, const transport::InterruptHook& interrupted) {
+  impl_->made_in.check("this Server");
+  impl_->catalog.refuse_requests();
+  return impl_->loop.drain(timeout_ms, interrupted);
 }
 
 void Server::close(const transport::InterruptHook& interrupted) {

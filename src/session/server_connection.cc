@@ -142,7 +142,7 @@ void ServerConnection::start(ByteSpan bytes) {
     while (streams_.contains(next_stream_id_)) ++next_stream_id_;
     const std::uint32_t id = next_stream_id_++;
     under_way_ = &streams_.emplace(id, Stream{id, counted, std::move(source)}).first->second;
-    if (ticket != kStatisticsTicket) ++n_streams_;  // looking at a server must not change what is seen
+    if (request.ticket != kStatisticsTicket) ++n_streams_;  // looking at a server must not change what is seen
     asked_ns_ = now_ns();
   } catch (const std::exception& reason) {
     log_end(is_ordinary_refusal(reason) ? LogLevel::kInfo : LogLevel::kWarning, reason);
@@ -532,6 +532,13 @@ void ServerConnection::take_last_frees() noexcept {
   } catch (const std::exception&) {
     // The connection has ended, and nothing follows; or the peer broke its rules, and is believed no more.
   }
+}
+
+bool ServerConnection::finished() {
+  const bool being_read = std::ranges::any_of(streams_, [](const auto& entry) {
+    return entry.second.outstanding > 0 && entry.second.source->way().way == transport::Way::kRead;
+  });
+  return under_way_ == nullptr && tail_.empty() && !being_read && connection_->below_window(1);
 }
 
 void ServerConnection::close(const std::exception& reason, int pushes) noexcept {

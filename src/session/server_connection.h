@@ -41,6 +41,9 @@ class ServerConnection {
   bool waits_for_source() const noexcept { return waits_for_source_; }
   /// The time at which the connection needs a turn even if no event occurs; 0: never.
   std::int64_t deadline_ms() const noexcept { return deadline_ms_; }
+  /// Whether nothing of a stream is under way any more: the consumer has taken all that was sent, and where it reads
+  /// bodies from this process, it has freed them. After false, the connection gets a turn when that may have changed.
+  bool finished();
   /// Sends the reason to a consumer whose stream is still under way. Best effort: calls flush() up to `pushes` times
   /// for data that is still to be sent. Logs nothing: the caller has already logged the reason if necessary.
   void close(const std::exception& reason, int pushes = 1) noexcept;

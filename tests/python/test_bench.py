@@ -65,6 +65,17 @@ def test_scan_counts_bytes_and_compares_with_files(tmp_path):
         assert all(row[way] > 0 for way in ("served", "parquet", "feather"))
 
 
+def test_reload_measures_and_nobody_fails(tmp_path):
+    result = run("reload", tmp_path)
+    assert result["tables"] == 50
+    assert set(result["reloads_s"]) == set(result["computed_ns"]) == {"none changed", "10 changed", "all changed"}
+    for kind, times in result["reloads_s"].items():
+        assert min(times) > 0
+        assert min(result["computed_ns"][kind]) > 0
+    assert result["reads"]["failures"] == []
+    assert result["reads"]["else_s"]
+
+
 def test_relay_compares_with_the_server_and_computes_trees(tmp_path):
     result = run("relay", tmp_path)
     assert [row["bytes"] for row in result["rows"]] == [1 << 16, 1 << 20]

@@ -187,7 +187,9 @@ def test_shells_complete_servers_and_names(no_leftovers):
     assert "serve" in completed("crossdock ")
 
 
-@pytest.mark.parametrize("command", ["serve", "relay", "get", "ls", "inspect", "check", "devices"])
+@pytest.mark.parametrize(
+    "command", ["serve", "relay", "top", "get", "ls", "inspect", "check", "devices", "hash-password"]
+)
 def test_every_help_has_examples(command):
     run = subprocess.run([sys.executable, "-m", "crossdock", command, "-h"], capture_output=True, text=True, check=True)
     assert f"  crossdock {command}" in run.stdout.partition("Examples:")[2]

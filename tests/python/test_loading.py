@@ -446,7 +446,7 @@ class TestIsRefused:
             loaded = _loading.load(sink)
             sink.armed = True
             with pytest.raises(KeyboardInterrupt):
-                server._publish_loaded(b"t", loaded)
+                server._prepare_loaded(b"t", loaded, False, False, 0)
 
     def test_a_file_without_a_name(self):
         sink = io.BytesIO()

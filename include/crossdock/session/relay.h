@@ -60,6 +60,8 @@ class CROSSDOCK_EXPORT Relay {
   const std::vector<std::string>& uris() const noexcept;
   /// Returns statistics with `relay` set.
   ServerStats stats() const;
+  /// Refuses requests from now on, and waits until the streams under way have ended, as Server::drain() does.
+  bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
   /// Ends every stream and fetch under way with an error at its consumers, stops listening, and joins the threads. What
   /// consumers hold stays valid. May be called twice. Throws InterruptedError after everything was closed except a
   /// fetch that hasn't ended: the next close(), or the destructor, waits for that.

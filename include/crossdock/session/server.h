@@ -71,6 +71,20 @@ struct PublishOptions {
   exchange::WaitFunction wait = exchange::wait_in_driver;
 };
 
+/// A source that Server::prepare() has read, for Server::commit() of the same server. Destroying it frees the source.
+class CROSSDOCK_EXPORT Prepared {
+ public:
+  Prepared(Prepared&& other) noexcept;
+  Prepared& operator=(Prepared&& other) noexcept;
+  ~Prepared();
+
+ private:
+  friend class Server;
+  struct Impl;
+  explicit Prepared(std::unique_ptr<Impl> impl) noexcept;
+  std::unique_ptr<Impl> impl_;
+};
+
 /// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and up to
 /// ServerOptions::source_threads more, which are started when live streams need them. Thread-safe. After a fork it
 /// belongs to the parent: every call in the child throws ForkError.
@@ -116,6 +130,14 @@ class CROSSDOCK_EXPORT Server {
   /// device without a driver), ClosedError, and the errors of the source and of devices' work. If it throws, nothing
   /// was published and nothing replaced. `source` is consumed in either case.
   void publish(const std::string& name, Source source, const PublishOptions& options = {});
+  /// Does the first half of publish(): reads `source`, and makes nothing visible. Throws as publish() does.
+  Prepared prepare(const std::string& name, Source source, const PublishOptions& options = {});
+  /// Makes all `sources` visible and withdraws the names `withdrawn`, in one atomic step: every request and every
+  /// catalog read finds all of these changes or none. Throws InvalidArgumentError (a name that is taken, of a source
+  /// that was prepared without `replace`; a name that is there twice; a Prepared that was moved from), NotFoundError (a
+  /// name to withdraw that isn't published), ClosedError. If it throws, nothing has changed. `sources` are consumed in
+  /// either case.
+  void commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last
   /// batch is released. Throws NotFoundError.
   void withdraw(const std::string& name);
@@ -127,6 +149,13 @@ class CROSSDOCK_EXPORT Server {
   void replace_ticket_keys(const std::vector<std::string>& keys = {});
 
   ServerStats stats() const;
+
+  /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.
+  /// Streams under way continue. Waits until they have ended and their consumers have taken all messages and read all
+  /// bodies, for `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients
+  /// are sending aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer.
+  /// Throws InterruptedError, ClosedError.
+  bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
 
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, and joins the
   /// threads. Blocks until the source threads have returned from their producers. Batches that consumers hold stay

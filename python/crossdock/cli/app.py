@@ -9,7 +9,7 @@ import typer
 import crossdock as xd
 from crossdock.cli import reporting
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
-from crossdock.cli.logs import set_up_logging
+from crossdock.cli.logs import LEVELS, set_up_logging
 from crossdock.cli.reporting import OK
 
 app = typer.Typer(
@@ -31,9 +31,21 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error, and log everything.")] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(help=f"What is logged on stderr: {', '.join(LEVELS)}. Else: warning.", show_default=False),
+    ] = None,
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--log-text", help="Log one JSON object a line, and errors so, too.", show_default=False
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
     reporting.show_tracebacks = debug
-    set_up_logging(debug)
+    if log_level is not None and log_level not in LEVELS:
+        raise typer.BadParameter(f"one of {', '.join(LEVELS)}, not {log_level!r}", param_hint="--log-level")
+    set_up_logging(debug, log_level, log_json)

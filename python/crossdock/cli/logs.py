@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 import time
+from datetime import UTC, datetime
+from typing import Literal, get_args
 
+from crossdock import _native
 from crossdock._text import shown
+from crossdock.cli import reporting
 from crossdock.cli.output import counted
+
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class _LogLine(logging.Formatter):
@@ -16,8 +25,25 @@ class _LogLine(logging.Formatter):
         return shown(super().format(record))
 
 
+class _JsonLine(logging.Formatter):
+    """Formats a record as a JSON object on one line, in ASCII: control characters are escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time_ = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {
+            "time": time_.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
 class _LogLimit(logging.Filter):
-    """Passes at most `MOST` records in `SECONDS`, and then says how many were dropped: a peer must not fill a disk."""
+    """Passes at most `MOST` records in `SECONDS`, and then says how many were dropped: a peer must not fill a disk.
+    What the command itself says doesn't count."""
 
     MOST = 20
     SECONDS = 10.0
@@ -28,6 +54,8 @@ class _LogLimit(logging.Filter):
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == "crossdock.cli":
+            return True
         now = time.monotonic()
         if now - self._start >= self.SECONDS:
             left_out = self._count - self.MOST
@@ -39,14 +67,42 @@ class _LogLimit(logging.Filter):
         return self._count <= self.MOST
 
 
-def set_up_logging(debug: bool) -> None:
-    """Logs to stderr: warnings, or with `debug` everything."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(
-        _LogLine("%(asctime)s %(name)s %(levelname)s %(message)s")
-        if debug
-        else _LogLine("%(asctime)s %(levelname)s: %(message)s", "%Y-%m-%d %H:%M:%S")
-    )
-    if not debug:
-        handler.addFilter(_LogLimit())
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+class _Log:
+    """The handler of this process, and what the command line says about it."""
+
+    def __init__(self) -> None:
+        self.handler = logging.StreamHandler()
+        self.limit = _LogLimit()
+        self.debug = False
+        self.level: Level | None = None
+        self.json: bool | None = None
+
+
+_log = _Log()
+
+
+def set_up_logging(debug: bool, level: Level | None, json_lines: bool | None) -> None:
+    """Logs to stderr: warnings, or from another level on; with `debug` everything. None: not said."""
+    _log.debug, _log.level, _log.json = debug, level, json_lines
+    _log.handler.setStream(sys.stderr)
+    logging.basicConfig(handlers=[_log.handler])
+    change_logging(None, None)
+
+
+def change_logging(level: Level | None, json_lines: bool | None) -> None:
+    """Applies what a configuration file says, where the command line says nothing."""
+    chosen = "debug" if _log.debug else _log.level or level or "warning"
+    as_json = bool(json_lines if _log.json is None else _log.json)
+    if as_json:
+        _log.handler.setFormatter(_JsonLine())
+    elif chosen == "debug":
+        _log.handler.setFormatter(_LogLine("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    else:
+        _log.handler.setFormatter(_LogLine("%(asctime)s %(levelname)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
+    if chosen == "debug":
+        _log.handler.removeFilter(_log.limit)
+    else:
+        _log.handler.addFilter(_log.limit)
+    reporting.logs_errors = as_json
+    logging.getLogger().setLevel(chosen.upper())
+    _native._refresh_log_level()

@@ -14,6 +14,9 @@ import crossdock as xd
 from crossdock import _options
 from crossdock._names import parsed_name
 
+# Titles of sections in the help of commands that have some.
+SERVICE, ACCESS = "As a service", "Who may connect"
+
 Checksum = Annotated[
     bool | None,
     typer.Option(
@@ -30,12 +33,18 @@ TlsCertificate = Annotated[
         help="Over tcp+tls and grpc+tls: this end's certificate (PEM), and after it those of its issuers. A server "
         "needs one.",
         show_default=False,
+        rich_help_panel=ACCESS,
     ),
 ]
 
 TlsKey = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The private key of the certificate (PEM), not encrypted.", show_default=False),
+    typer.Option(
+        metavar="FILE",
+        help="The private key of the certificate (PEM), not encrypted.",
+        show_default=False,
+        rich_help_panel=ACCESS,
+    ),
 ]
 
 TlsRoots = Annotated[
@@ -149,12 +158,17 @@ def connected(
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
-def bytes_of(text: str, hint: str) -> int:
-    """Converts a size such as 64G to bytes."""
+def size_in(text: str) -> int | None:
+    """Converts a size such as 64G to bytes; None: it is no size."""
     found = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.strip().upper())
-    if found is None or int(found[1]) == 0:
+    return None if found is None else int(found[1]) << _UNITS[found[2]] or None
+
+
+def bytes_of(text: str, hint: str) -> int:
+    size = size_in(text)
+    if size is None:
         raise typer.BadParameter(f"a size is a number from 1 on, or such as 800M or 64G, not {text!r}", param_hint=hint)
-    return int(found[1]) << _UNITS[found[2]]
+    return size
 
 
 def name_of(text: str, hint: str) -> str | bytes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-import threading
 from typing import Annotated
 
 import typer
@@ -24,8 +24,10 @@ from crossdock.cli.options import (
     tls_of,
     token_of,
 )
-from crossdock.cli.reporting import reported
-from crossdock.cli.signals import on_end
+from crossdock.cli.reporting import reported, say
+from crossdock.cli.running import GRACE_SECONDS, Grace, Running
+
+log = logging.getLogger("crossdock.cli")
 
 _EXAMPLES = """Examples:
 
@@ -71,6 +73,7 @@ def relay(
     timeout: Annotated[
         float, typer.Option(min=0, help="Seconds to connect in, and that each answer and batch of the server may take.")
     ] = 10.0,
+    grace: Grace = None,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
@@ -81,10 +84,8 @@ def relay(
     Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line."""
     uris = at or ["shm:"]
     memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
-    stop = threading.Event()
-    # Set before the URI is printed: a program that reads the URI may stop the relay at once.
-    on_end(lambda *_: stop.set())
-    with reported():
+    # Before the URI is printed: a program that reads the URI may stop the relay at once.
+    with reported(), Running(GRACE_SECONDS if grace is None else grace) as running:
         for uri in upstream:
             refuse_remote_handle(uri)
         tls = tls_of([*upstream, *uris], tls_certificate, tls_key, roots=tls_roots)
@@ -108,10 +109,10 @@ def relay(
         with made, observed(made, metrics) as health:
             set_ready(health, True)
             for one in made.uris:
+                log.info("listening at %s", one)
                 print(one, flush=True)
             if sys.stderr.isatty():
-                print(f"Ctrl-C ends it. From another shell: crossdock ls {made.uri}", file=sys.stderr)
-            # Wakes regularly, so that log lines of the relay's threads are delivered.
-            while not stop.wait(0.5):
-                pass
+                say(f"Ctrl-C ends it. From another shell: crossdock ls {made.uri}")
+            running.serve(made, lambda: f"relaying {upstream[0]} at {' '.join(made.uris)}")
             set_ready(health, False, "draining")
+            running.end(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -38,6 +39,9 @@ _CODE_OF: tuple[tuple[type[BaseException], int], ...] = (
 
 
 show_tracebacks = False  # --debug
+logs_errors = False  # --log-json: what is printed on stderr goes to the log, as one JSON object a line
+
+log = logging.getLogger("crossdock.cli")
 
 
 class MissingPackageError(Exception):
@@ -58,13 +62,27 @@ def one_line(text: str) -> str:
     return joined
 
 
+def say(text: str) -> None:
+    """Prints a line for people on stderr. Where programs read it, it goes to the log."""
+    if logs_errors:
+        log.warning("%s", text)
+    else:
+        print(shown(text), file=sys.stderr, flush=True)
+
+
 def error_line(name: str, error: object) -> None:
     text = f"{name}: {shown(one_line(str(error)))}"
-    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
+    if logs_errors:
+        log.error("%s", text)
+    else:
+        print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr)
 
 
 def report_error(error: BaseException) -> None:
     """Prints an error in one line, or with --debug its traceback."""
+    if show_tracebacks and logs_errors:
+        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        return
     if not show_tracebacks:
         error_line(type(error).__name__, error)
         return
@@ -80,7 +98,7 @@ def reported() -> Iterator[None]:
         sys.stdout.flush()  # Raises BrokenPipeError if the output has no reader any more.
     except KeyboardInterrupt:
         with suppress(OSError):  # After SIGHUP the terminal may be closed.
-            print("Interrupted", file=sys.stderr)
+            say("Interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except MissingPackageError as error:
         error_line("MissingPackage", error)

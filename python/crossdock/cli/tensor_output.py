@@ -13,7 +13,7 @@ from crossdock import _native
 from crossdock._names import shown_name
 from crossdock._text import shown
 from crossdock.cli.layout import table_lines, terminal_width, wrapped
-from crossdock.errors import UnsupportedError, UnsupportedTypeError
+from crossdock.errors import SystemError, UnsupportedError, UnsupportedTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,5 +166,7 @@ def _write(target: Path, tensor: _native.Tensor) -> None:
         with partial.open("wb") as sink:
             numpy.save(sink, values, allow_pickle=False)
         partial.replace(target)
+    except OSError as error:  # NumPy's has no reason, and no name
+        raise SystemError(f"{target} can't be written: {error.strerror or error}; is the disk full?") from error
     finally:
         partial.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
+from crossdock.cli import completion
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.layout import terminal_width
@@ -68,9 +69,27 @@ def _serve_page(server: Observed, interval: float, address: str) -> None:
     web.run(server, interval, at, lambda url: print(url, flush=True))
 
 
-@app.command(short_help="Looks at a running server: rates, leases, refused clients.", epilog=TOKEN + EXIT_CODES)
+_EXAMPLES = """Examples:
+
+crossdock top shm:flights
+
+crossdock top tcp://host:7700 --once
+
+crossdock top shm:flights --web 127.0.0.1:8080
+"""
+
+# The live view draws a whole terminal for each look.
+_SECONDS, _LIVE_SECONDS = 1.0, 2.0
+
+
+@app.command(
+    short_help="Looks at a running server: rates, leases, refused clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+)
 def top(
-    uri: Annotated[str, typer.Argument(metavar="URI", help="The server, or a relay, as it printed it.")],
+    uri: Annotated[
+        str,
+        typer.Argument(metavar="URI", help="The server, or a relay, as it printed it.", autocompletion=completion.uris),
+    ],
     once: Annotated[
         bool, typer.Option("--once", help="Print one snapshot and end; also what happens without a terminal.")
     ] = False,
@@ -86,7 +105,15 @@ def top(
             show_default=False,
         ),
     ] = None,
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, help="Seconds from one look to the next.")] = 1.0,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            max=3600,
+            help=f"Seconds from one look to the next. Else: {_LIVE_SECONDS:g}, and {_SECONDS:g} but for the live view.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for an answer.")] = 10.0,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
@@ -106,14 +133,15 @@ def top(
 
     with reported():
         server = Observed(uri, connect)
+        seconds = interval or _SECONDS
         try:
             if web is not None:
-                _serve_page(server, interval, web)
+                _serve_page(server, seconds, web)
             elif as_json and not once:
-                _print_objects(uri, server, interval)
+                _print_objects(uri, server, seconds)
             elif once or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-                _print_once(uri, server, interval, as_json)
+                _print_once(uri, server, seconds, as_json)
             else:
-                _show(server, interval)
+                _show(server, interval or _LIVE_SECONDS)
         finally:
             server.close()

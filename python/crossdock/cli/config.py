@@ -1,0 +1,201 @@
+"""The configuration file of `crossdock serve`."""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import os
+import re
+import signal
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import crossdock as xd
+from crossdock._names import parsed_name, shown_name
+from crossdock._text import shown
+from crossdock.cli.secrets import open_without_waiting
+from crossdock.cli.settings import SETTINGS, WrongValueError
+
+_MOST_BYTES = 16 << 20
+
+
+class TableSource(NamedTuple):
+    """What is published under a name. `stable`: None: as the server's option says."""
+
+    path: Path
+    stable: str | None
+
+
+class Config(NamedTuple):
+    """What a file says. Paths are absolute: the file's folder is where they begin."""
+
+    settings: Mapping[str, Any]  # by Setting.name
+    tables: Mapping[str | bytes, TableSource]
+
+
+_KEYS = {tuple(setting.key.split(".")): setting for setting in SETTINGS}
+_SECTIONS = {key[0] for key in _KEYS} | {"tables"}
+
+
+def read_config(path: Path) -> Config:
+    """Raises InvalidArgumentError, which says file, line and key; NotFoundError and PermissionError for the file."""
+    text = _read(path)
+    if not text.strip():
+        raise xd.InvalidArgumentError(f"{path} is empty: it may be half written; [tables] alone is a file without any")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise xd.InvalidArgumentError(f"{path} isn't TOML, or is half written: {error}") from None
+    return _Checker(path, text).config(content)
+
+
+def _read(path: Path) -> str:
+    try:
+        with open_without_waiting(path) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise xd.InvalidArgumentError(f"{path} isn't a regular file")
+            _refuse_writers(path, file.fileno())
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise xd.NotFoundError(f"the configuration file {path} doesn't exist") from None
+    except PermissionError:
+        raise xd.PermissionError(f"the configuration file {path} can't be read: permission denied") from None
+    if len(content) > _MOST_BYTES:
+        raise xd.InvalidArgumentError(f"{path} has more than {_MOST_BYTES:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise xd.InvalidArgumentError(f"{path}, line {line}: it isn't UTF-8") from None
+
+
+def _refuse_writers(path: Path, descriptor: int) -> None:
+    """Refuses a file that a process has open for writing: the rest of it may follow. Holds a read lease until the
+    descriptor is closed, which writers wait for; not every file system has leases, nor may every user take them."""
+    # The signal that a writer waits is one that does nothing, in place of SIGIO, which would end the process.
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        raise xd.InvalidArgumentError(
+            f"{path} is being written by another process: it may be half written, so it isn't read"
+        ) from None
+    except OSError:
+        pass
+
+
+class _Checker:
+    """Checks what one file has."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self._path = path
+        self._folder = path.absolute().parent
+        self._text = text
+
+    def config(self, content: dict[str, Any]) -> Config:
+        settings: dict[str, Any] = {}
+        tables: dict[str | bytes, TableSource] = {}
+        for section, values in content.items():
+            if section not in _SECTIONS:
+                self._fail_unknown((section,), "table", _SECTIONS)
+            if not isinstance(values, dict):
+                self._fail((section,), f"must be a table, [{section}], not {values!r}")
+            if section == "tables":
+                tables = dict(self._table(name, value) for name, value in values.items())
+                if len(tables) != len(values):
+                    self._fail((section,), "has two names that stand for the same")
+                continue
+            for key, value in (((section,), values),) if (section,) in _KEYS else self._keys(section, values):
+                settings[_KEYS[key].name] = self._value(key, value)
+        return Config(settings, tables)
+
+    def _keys(self, section: str, values: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for key, value in values.items():
+            if (section, key) not in _KEYS:
+                self._fail_unknown((section, key), "key", [known[1] for known in _KEYS if known[0] == section])
+            yield (section, key), value
+
+    def _value(self, key: tuple[str, ...], value: Any) -> Any:
+        try:
+            read = _KEYS[key].read(value)
+        except WrongValueError as error:
+            self._fail(key, str(error))
+        return self._folder / read if isinstance(read, Path) else read
+
+    def _table(self, name: str, value: Any) -> tuple[str | bytes, TableSource]:
+        key = ("tables", name)
+        if isinstance(value, str):
+            value = {"path": value}
+        if not isinstance(value, dict):
+            self._fail(key, f"must be a path, or a table with path and stable, not {value!r}")
+        for one in value:
+            if one not in ("path", "stable"):
+                self._fail_unknown((*key, one), "key", ("path", "stable"))
+        path, stable = value.get("path"), value.get("stable")
+        if not isinstance(path, str) or not path or "\0" in path:
+            self._fail((*key, "path"), f"must be the path of a file or folder, not {path!r}")
+        if stable not in (None, "trust", "snapshot"):
+            self._fail((*key, "stable"), f"must be 'trust' or 'snapshot', not {stable!r}")
+        if not name or "\0" in name:
+            self._fail(key, "is no name of a table: it is empty, or has a NUL")
+        try:
+            return parsed_name(name), TableSource(self._folder / path, stable)
+        except xd.InvalidArgumentError as error:
+            self._fail(key, str(error))
+
+    def _fail_unknown(self, key: tuple[str, ...], kind: str, known: Iterable[str]) -> NoReturn:
+        near = difflib.get_close_matches(key[-1], list(known), 1)
+        help_ = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+        self._fail(key, f"is no {kind} of this file: {help_}")
+
+    def _fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
+        line = _line_of(key, self._text)
+        where = f"{self._path}, line {line}" if line else str(self._path)
+        raise xd.InvalidArgumentError(f"{where}: {shown('.'.join(_quoted(part) for part in key))} {problem}")
+
+
+def _quoted(part: str) -> str:
+    return part if re.fullmatch("[A-Za-z0-9_-]+", part) else f'"{part}"'
+
+
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*\[\s*({_DOTTED})\s*\]\s*(?:#.*)?$")
+_ASSIGNED = re.compile(rf"\s*({_DOTTED})\s*=")
+
+
+def _parts_of(dotted: str) -> tuple[str, ...]:
+    found: Any = tomllib.loads(f"{dotted} = 0")
+    parts = []
+    while isinstance(found, dict):
+        ((part, found),) = found.items()
+        parts.append(part)
+    return tuple(parts)
+
+
+def _line_of(key: tuple[str, ...], text: str) -> int | None:
+    """The line where a key, or what it is in, is set, in a text that is TOML; None: not found. tomllib doesn't tell."""
+    best: tuple[int, int | None] = (0, None)  # how much of the key, and the line
+    within: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            if header := _HEADER.match(line):
+                within = here = _parts_of(header[1])
+            elif assigned := _ASSIGNED.match(line):
+                here = within + _parts_of(assigned[1])
+            else:
+                continue
+        except tomllib.TOMLDecodeError:
+            continue  # a line of a long text
+        if len(here) > best[0] and key[: len(here)] == here:
+            best = (len(here), number)
+    return best[1]
+
+
+def shown_names(names: Iterable[str | bytes], most: int = 10) -> str:
+    """Names for a line of the log."""
+    listed = [shown(shown_name(name)) for name in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most:,} more" if len(listed) > most else "")

@@ -1,0 +1,38 @@
+"""`crossdock hash-password`: makes a line for the file of logins."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import Annotated
+
+import typer
+
+import crossdock as xd
+from crossdock.cli.app import app
+from crossdock.cli.help_texts import EXIT_CODES
+from crossdock.cli.reporting import reported
+from crossdock.cli.secrets import hashed_login
+
+_EXAMPLES = """Examples:
+
+crossdock hash-password ada >> logins
+"""
+
+
+@app.command(short_help="Makes a line for the file of `serve --logins`.", epilog=_EXAMPLES + EXIT_CODES)
+def hash_password(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)],
+) -> None:
+    """Reads a password from the terminal or from stdin, and prints a line for the file of `crossdock serve --logins`:
+    the user's name and the password's hash (scrypt)."""
+    with reported():
+        if sys.stdin is not None and sys.stdin.isatty():
+            password = getpass.getpass("Password: ")
+            if getpass.getpass("Again: ") != password:
+                raise xd.InvalidArgumentError("the two passwords differ")
+        else:
+            password = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
+        if not 1 <= len(password.encode()) <= 1024:
+            raise xd.InvalidArgumentError("a password has 1 to 1024 bytes")
+        print(hashed_login(user, password))

@@ -1,0 +1,157 @@
+"""Files with secrets: the token, the keys of tickets, and the logins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import crossdock as xd
+from crossdock._text import shown
+
+_MOST_BYTES = 1 << 20
+
+
+def open_without_waiting(path: Path) -> BinaryIO:
+    """Opens a file for reading. A named pipe without a writer doesn't wait for one."""
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+
+def read_secret(path: Path, what: str) -> str:
+    """Returns the text of a file that only its owner may read, as ssh demands of keys: one of this user's that others
+    can read is refused. Files of other users, as a service manager hands them over, are taken as they are."""
+    with open_without_waiting(path) as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise xd.InvalidArgumentError(f"the file of the {what}, {path}, isn't a regular file")
+        if info.st_uid == os.geteuid() and info.st_mode & 0o077:
+            raise xd.PermissionError(
+                f"others can read the file of the {what}, {path} (its mode is {stat.S_IMODE(info.st_mode):04o}): "
+                f"chmod 600 {path}"
+            )
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, has more than {_MOST_BYTES:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, isn't UTF-8") from None
+
+
+def read_token(path: Path) -> str:
+    """The file's text without the line end."""
+    token = read_secret(path, "token").rstrip("\r\n")
+    if not 1 <= len(token.encode()) <= 1024 or "\n" in token:
+        raise xd.InvalidArgumentError(f"the file of the token, {path}, must have one line of 1 to 1024 bytes")
+    return token
+
+
+def _lines(path: Path, what: str) -> list[tuple[int, str]]:
+    """The lines that have something, with their numbers. Those that begin with # are comments."""
+    lines = enumerate((line.strip() for line in read_secret(path, what).splitlines()), 1)
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
+
+
+def read_ticket_keys(path: Path) -> tuple[bytes, ...]:
+    """The keys, one a line in hexadecimal digits."""
+    keys = []
+    for number, line in _lines(path, "ticket keys"):
+        try:
+            key = bytes.fromhex(line)
+        except ValueError:
+            key = b""
+        if not 16 <= len(key) <= 1024:
+            raise xd.InvalidArgumentError(
+                f"{path}, line {number}: a ticket key is 32 to 2048 hexadecimal digits, as of `openssl rand -hex 32`"
+            )
+        keys.append(key)
+    if not 1 <= len(keys) <= 16:
+        raise xd.InvalidArgumentError(f"{path} must have 1 to 16 ticket keys, one a line; it has {len(keys)}")
+    return tuple(keys)
+
+
+# scrypt with 16 MiB for each check: some 50 ms.
+_COST, _BLOCK, _PARALLEL = 1 << 14, 8, 1
+_MOST_MEMORY = 256 << 20
+
+
+class _Hash(NamedTuple):
+    cost: int
+    block: int
+    parallel: int
+    salt: bytes
+    digest: bytes
+
+    def fits(self, password: str) -> bool:
+        made = hashlib.scrypt(
+            password.encode(),
+            salt=self.salt,
+            n=self.cost,
+            r=self.block,
+            p=self.parallel,
+            maxmem=_MOST_MEMORY,
+            dklen=len(self.digest),
+        )
+        return hmac.compare_digest(made, self.digest)
+
+
+# What is compared for a user who isn't there, so that it takes as long.
+_NOBODY = _Hash(_COST, _BLOCK, _PARALLEL, bytes(16), bytes(32))
+
+
+def hashed_login(user: str, password: str) -> str:
+    """A line for the file of logins."""
+    check_user(user)
+    salt = os.urandom(16)
+    digest = hashlib.scrypt(password.encode(), salt=salt, n=_COST, r=_BLOCK, p=_PARALLEL, maxmem=_MOST_MEMORY, dklen=32)
+    parts = (base64.b64encode(part).decode() for part in (salt, digest))
+    return f"{user}:scrypt:{_COST}:{_BLOCK}:{_PARALLEL}:{':'.join(parts)}"
+
+
+def check_user(user: str) -> None:
+    if not user or ":" in user or user != user.strip() or user.startswith("#") or not user.isprintable():
+        raise xd.InvalidArgumentError(
+            f"a user's name isn't empty, has no colon and no blanks around it, and begins with no #; it was {user!r}"
+        )
+
+
+def _parsed_login(line: str) -> tuple[str, _Hash]:
+    user, kind, cost, block, parallel, salt, digest = line.split(":")
+    check_user(user)
+    made = _Hash(
+        int(cost),
+        int(block),
+        int(parallel),
+        base64.b64decode(salt, validate=True),
+        base64.b64decode(digest, validate=True),
+    )
+    if kind != "scrypt" or not made.salt or not 16 <= len(made.digest) <= 64:
+        raise ValueError
+    if not 0 < 128 * made.cost * made.block * made.parallel <= _MOST_MEMORY // 2 or made.cost & (made.cost - 1):
+        raise ValueError
+    return user, made
+
+
+class Logins:
+    """Users and the hashes of their passwords. Calling it says whether a user has a password. Immutable."""
+
+    def __init__(self, path: Path) -> None:
+        self._hashes: dict[str, _Hash] = {}
+        for number, line in _lines(path, "logins"):
+            try:
+                user, made = _parsed_login(line)
+            except (ValueError, binascii.Error):
+                raise xd.InvalidArgumentError(
+                    f"{path}, line {number}: a login is a line that `crossdock hash-password USER` prints"
+                ) from None
+            if user in self._hashes:
+                raise xd.InvalidArgumentError(f"{path}, line {number}: {shown(user)} has a login already")
+            self._hashes[user] = made
+
+    def __call__(self, user: str, password: str) -> bool:
+        return self._hashes.get(user, _NOBODY).fits(password) and user in self._hashes

@@ -1,0 +1,555 @@
+"""The configuration file of `crossdock serve`, and what SIGHUP does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from tests.certificates import Certificates
+from tests.service import COMMAND, Manager, Service
+
+import crossdock as xd
+from crossdock.cli.app import app
+from crossdock.cli.config import read_config
+from crossdock.cli.secrets import Logins, hashed_login
+from crossdock.cli.settings import MADE_OF, SETTINGS
+
+
+def numbers(*values: int) -> pa.Table:
+    return pa.table({"n": pa.array(values, pa.int64())})
+
+
+def write(path: Path, *values: int) -> None:
+    """Replaces a file, as a writer does that readers don't notice."""
+    partial = path.with_suffix(".partial")
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(numbers(*values), partial)
+    else:
+        with pa.ipc.new_file(str(partial), numbers(*values).schema) as sink:
+            sink.write_table(numbers(*values))
+    partial.replace(path)
+
+
+@pytest.fixture
+def serve(no_leftovers: None) -> Iterator[type[Service]]:
+    started: list[Service] = []
+
+    class Started(Service):
+        def __init__(self, *arguments: object, **more: object) -> None:
+            super().__init__("--log-level", "info", "serve", *arguments, **more)  # type: ignore[arg-type]
+            started.append(self)
+
+    yield Started
+    for one in started:
+        one.close()
+
+
+def refused(*arguments: object, code: int = 2) -> str:
+    """The one line that the command ends with."""
+    done = subprocess.run(
+        [*COMMAND, "serve", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def config(folder: Path, text: str, name: str = "c.toml") -> Path:
+    path = folder / name
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+    return path
+
+
+def tables(uri: str) -> dict[str | bytes, list[int]]:
+    with xd.connect(uri) as client:
+        return {
+            entry.name: pa.table(client.get(entry.name))["n"].to_pylist() for entry in client.list()
+        }  # fmt: skip
+
+
+# ---- one list of options ----
+
+
+def command_options() -> set[str]:
+    (serve,) = [one for one in app.registered_commands if one.callback and one.callback.__name__ == "serve"]
+    assert serve.callback is not None
+    return set(inspect.signature(serve.callback).parameters) - {"context"}
+
+
+def test_every_option_of_serve_is_one_of_the_command_and_of_the_file():
+    """A new option of `xd.serve()` needs one of the command, and a key in the file."""
+    of_serve = set(inspect.signature(xd.serve).parameters)
+    of_command = command_options()
+    in_file = {setting.name for setting in SETTINGS}
+    for name in of_serve:
+        made_of = MADE_OF.get(name, (name,))
+        assert set(made_of) <= of_command, f"`crossdock serve` lacks an option for {name}="
+        assert name == "sources" or set(made_of) <= in_file, f"the configuration file lacks a key for {name}="
+    assert set(MADE_OF) <= of_serve
+    common = {setting.name for setting in SETTINGS if setting.key.startswith("log.")}
+    assert in_file - common <= of_command
+
+
+def test_the_help_has_sections():
+    done = subprocess.run([*COMMAND, "serve", "--help"], capture_output=True, text=True, check=True)
+    titles = re.findall(r"^([A-Z][A-Za-z ]+):$", done.stdout, re.MULTILINE)
+    assert titles == ["Arguments", "Options", "As a service", "Who may connect", "Arrow Flight", "Limits and waiting"]
+
+
+# ---- the file ----
+
+EVERYTHING = """
+[server]
+uri = ["shm:./all.sock", "tcp:"]
+window = 8
+lease_limit = "64M"
+lease_patience = "none"
+max_leases = 1000
+max_streams = 10
+max_connections = 20
+source_threads = 2
+wait = "block"
+users = [0]
+token_file = "token"
+checksum = true
+stable = "snapshot"
+grace = 1
+[limits]
+max_depth = 20
+[log]
+level = "info"
+json = false
+[tables]
+one = "one.arrow"
+"a.b" = { path = "two.arrow", stable = "trust" }
+"b'\\\\xff'" = "two.arrow"
+[tables.three]
+path = "three.parquet"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path / "one.arrow", 1)
+    write(tmp_path / "two.arrow", 2)
+    write(tmp_path / "three.parquet", 3)
+    (tmp_path / "token").write_text("a secret\n")
+    (tmp_path / "token").chmod(0o600)
+    return tmp_path
+
+
+def test_everything_that_a_file_may_have(serve, folder, monkeypatch):
+    monkeypatch.chdir(folder)  # where a path in a URI begins
+    service = serve("--config", config(folder, EVERYTHING), lines=2)
+    assert service.uris[0].endswith("all.sock")
+    assert tables(service.uris[0]) == {"one": [1], "a.b": [2], b"\xff": [2], "three": [3]}
+    with pytest.raises(xd.PermissionError):
+        xd.connect(service.uris[1], token="a guess")
+    with xd.connect(service.uris[1], token="a secret") as client:
+        assert client.list()
+    assert service.stop() == 0
+
+
+def test_the_command_line_wins(serve, folder):
+    write(folder / "four.arrow", 4)
+    path = config(folder, '[server]\nuri = "shm:file"\n[tables]\none = "one.arrow"\n')
+    service = serve(folder / "four.arrow", "--config", path, "--uri", "shm:line")
+    assert service.uri == "shm:line"
+    assert tables(service.uri) == {"one": [1], "four": [4]}
+    assert service.stop() == 0
+
+
+def test_a_table_of_both_is_an_error(folder):
+    path = config(folder, '[tables]\none = "one.arrow"\n')
+    assert "one would be served twice" in refused(folder / "one.arrow", "--config", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[server]\nwindow = 1\nwindoww = 2\n", 3, "server.windoww is no key of this file: did you mean window?"),
+        ("[serve]\nwindow = 1\n", 1, "serve is no table of this file: did you mean server?"),
+        ('[tables]\n\n[tables.x]\npath = "a"\nstabel = "trust"\n', 5, "did you mean stable?"),
+        ('[tables]\nx = { path = "a", stabel = "trust" }\n', 2, "did you mean stable?"),
+        ('[server]\nwindow = "8"\n', 2, "server.window must be a whole number of messages, not '8'"),
+        ("[server]\nwindow = true\n", 2, "server.window must be a whole number"),
+        ("[server]\nwindow = 0\n", 2, "server.window must be a number of messages from 1 to"),
+        ('[server]\nlease_limit = "64Q"\n', 2, "server.lease_limit must be a number of bytes"),
+        ("[server]\nlease_patience = -1\n", 2, "server.lease_patience must be at least 0 seconds"),
+        ("[server]\ngrace = nan\n", 2, "server.grace must be at least 0 seconds"),
+        ("[server]\nuri = []\n", 2, "server.uri must not be empty"),
+        ("[server]\nuri = [1]\n", 2, "server.uri must be a text"),
+        ('[server]\nusers = ["no such user"]\n', 2, "server.users has 'no such user', which is no user"),
+        ('[server]\nchecksum = "yes"\n', 2, "server.checksum must be true or false"),
+        ('[log]\nlevel = "loud"\n', 2, "log.level must be 'debug' or"),
+        ("[limits]\nmax_width = 2\n", 1, "limits has no 'max_width'"),
+        ("[limits]\nmax_depth = 0\n", 1, "limits has max_depth=0"),
+        ("server = 1\n", 1, "server must be a table, [server], not 1"),
+        ("[tables]\nx = 1\n", 2, "tables.x must be a path, or a table"),
+        ("[tables]\nx = {}\n", 2, "tables.x.path must be the path"),
+        ('[tables]\nx = { path = "a", stable = "maybe" }\n', 2, "must be 'trust' or 'snapshot'"),
+        ('[tables]\n"b\'" = "a"\n', 2, "begins as a literal"),
+        ("[server]\ntoken_file = 'token'\n[server]\n", 3, "isn't TOML, or is half written"),
+        ("[server]\nwindow = \n", 2, "isn't TOML, or is half written"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(folder, text, line, words):
+    path = config(folder, text)
+    with pytest.raises(xd.InvalidArgumentError) as error:
+        read_config(path)
+    assert words in str(error.value)
+    assert f"line {line}" in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_files_that_are_no_configuration(folder):
+    (folder / "empty.toml").write_text("")
+    assert "is empty" in refused("--config", folder / "empty.toml")
+    (folder / "bytes.toml").write_bytes(b"# a\n# b\xff\n")
+    assert "bytes.toml, line 2: it isn't UTF-8" in refused("--config", folder / "bytes.toml")
+    assert "absent.toml doesn't exist" in refused("--config", folder / "absent.toml", code=3)
+    os.mkfifo(folder / "pipe")
+    for path in ("/dev/null", folder / "pipe"):
+        assert "isn't a regular file" in refused("--config", path)
+        assert "isn't a regular file" in refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", path)
+
+
+def test_a_file_that_is_being_written_is_refused(folder):
+    path = config(folder, '[tables]\none = "one.arrow"\n')
+    with path.open("a") as writer:
+        writer.write('two = "two.arrow"\n')
+        writer.flush()
+        assert "is being written by another process" in refused("--config", path)
+    assert len(read_config(path).tables) == 2
+
+
+def test_check_says_what_is_wrong_and_starts_nothing(folder):
+    path = config(folder, EVERYTHING)
+    done = subprocess.run([*COMMAND, "serve", "--config", path, "--check"], capture_output=True, text=True, check=True)
+    assert done.stdout == "valid: 4 tables, 17 settings\n"
+    (folder / "one.arrow").unlink()
+    assert "one.arrow" in refused("--config", path, "--check", code=3)
+
+
+def test_options_that_are_wrong_are_named(folder):
+    one = folder / "one.arrow"
+    assert "--lease-limit must be" in refused(one, "--lease-limit", "much")
+    assert "--window must be" in refused(one, "--window", "0")
+    assert "--limits has no 'depth'" in refused(one, "--limits", "depth=3")
+    assert "--puts is for a Flight server" in refused(one, "--puts", "new")
+    assert "--lease-patience must be a number of seconds, or" in refused(one, "--lease-patience", "soon")
+
+
+def test_all_options_at_once(serve, folder, monkeypatch):
+    """Those of which the effect can be seen have it."""
+    monkeypatch.chdir(folder)
+    (folder / "logins").write_text(hashed_login("ada", "secret") + "\n")
+    (folder / "keys").write_text("00" * 32 + "\n")
+    for name in ("logins", "keys"):
+        (folder / name).chmod(0o600)
+    service = serve(
+        "one.arrow", "--name", "t", "--uri", "shm:./s.sock", "--uri", "tcp:", "--stable", "snapshot", "--checksum",
+        "--grace", 1, "--users", "any", "--token-file", "token", "--flight", "grpc://127.0.0.1:0", "--puts", "new",
+        "--max-put", "1M", "--logins", "logins", "--ticket-keys", "keys", "--ticket-lifetime", 60,
+        "--login-lifetime", 60,
+        "--window", 8, "--lease-limit", "64M", "--lease-patience", "none", "--max-leases", 1000, "--max-streams", 9,
+        "--max-connections", 3, "--source-threads", 2, "--wait", "block", "--limits", "max_depth=9",
+        "--limits", "max_fields=99", lines=3,
+    )  # fmt: skip
+    shm, tcp, flight = service.uris
+    with xd.connect(shm) as first, xd.connect(tcp, token="a secret") as second, xd.connect(shm) as third:
+        for client in (first, second, third):
+            assert pa.table(client.get("t"))["n"].to_pylist() == [1]
+        with pytest.raises(xd.ConnectionError, match="max_connections"):
+            xd.connect(shm)
+    with xd.connect(flight, login=("ada", "secret")) as client:
+        client.put("u", numbers(7))
+        with pytest.raises(xd.Error, match="already published"):
+            client.put("t", numbers(7))
+        with pytest.raises(xd.ResourceError):
+            client.put("v", pa.table({"n": pa.array(range(1 << 20), pa.int64())}))
+    assert tables(shm) == {"t": [1], "u": [7]}
+    assert service.stop() == 0
+
+
+# ---- secrets ----
+
+
+def test_a_token_file_that_others_can_read_is_refused(folder):
+    (folder / "token").chmod(0o640)
+    line = refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", folder / "token", code=1)
+    assert "others can read the file of the token" in line
+    assert f"chmod 600 {folder / 'token'}" in line
+    (folder / "token").chmod(0o600)
+    (folder / "token").write_text("two\nlines\n")
+    assert "must have one line" in refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", folder / "token")
+
+
+def test_logins(tmp_path, monkeypatch):
+    done = subprocess.run(
+        [*COMMAND, "hash-password", "ada"], input="a pass:word\n", capture_output=True, text=True, check=True
+    )
+    path = tmp_path / "logins"
+    path.write_text(f"# users\n\n{done.stdout}{hashed_login('bob', 'x')}\n")
+    path.chmod(0o600)
+    logins = Logins(path)
+    assert logins("ada", "a pass:word")
+    assert logins("bob", "x")
+    assert not logins("ada", "x")
+    assert not logins("eve", "x")
+    for wrong in (
+        "ada:plain",
+        "ada:scrypt:3:8:1:AAAA:AAAA",
+        f"{hashed_login('a', 'b')}:more",
+        "ada:scrypt:99999999999:8:1:AA==:AA==",
+    ):
+        path.write_text(wrong)
+        with pytest.raises(xd.InvalidArgumentError, match="line 1"):
+            Logins(path)
+    path.write_text(f"{hashed_login('ada', 'x')}\n{hashed_login('ada', 'y')}\n")
+    with pytest.raises(xd.InvalidArgumentError, match="line 2: ada has a login already"):
+        Logins(path)
+
+
+# ---- SIGHUP ----
+
+
+@pytest.fixture
+def service(serve, folder) -> Service:
+    path = config(folder, '[tables]\none = "one.arrow"\ntwo = "two.arrow"\nthree = "three.parquet"\n')
+    return serve("--config", path, "--uri", "shm:reloading")
+
+
+def reload(service: Service, words: str = "reloaded: ") -> str:
+    service.send(signal.SIGHUP)
+    return service.read_until(words)
+
+
+def versions(uri: str) -> dict[str | bytes, int | None]:
+    with xd.connect(uri) as client:
+        return {entry.name: entry.version for entry in client.list()}
+
+
+def test_what_is_the_same_isnt_read_again(service, folder):
+    before = versions(service.uri)
+    assert reload(service).endswith("0 added, 0 replaced, 0 withdrawn, 3 unchanged")
+    assert versions(service.uri) == before
+
+
+def test_files_that_have_changed_are_replaced(service, folder):
+    before = versions(service.uri)
+    write(folder / "two.arrow", 22)
+    write(folder / "three.parquet", 33)
+    assert reload(service).endswith("0 added, 2 replaced, 0 withdrawn, 1 unchanged")
+    after = versions(service.uri)
+    assert [name for name in before if after[name] != before[name]] == ["three", "two"]
+    assert tables(service.uri) == {"one": [1], "two": [22], "three": [33]}
+
+
+def test_tables_come_and_go(service, folder):
+    write(folder / "four.arrow", 4)
+    config(folder, '[tables]\none = "one.arrow"\nfour = "four.arrow"\n')
+    assert reload(service).endswith("1 added, 0 replaced, 2 withdrawn, 1 unchanged")
+    assert tables(service.uri) == {"one": [1], "four": [4]}
+
+
+BROKEN = {
+    "malformed": '[tables]\none = "one.arrow\n',
+    "an unknown key": '[tables]\none = "two.arrow"\n[server]\nwindows = 3\n',
+    "a table that is gone": '[tables]\none = "two.arrow"\nfour = "absent.arrow"\n',
+    "a file that is damaged": '[tables]\none = "two.arrow"\nfour = "damaged.arrow"\n',
+    "a Parquet file that is damaged": '[tables]\none = "two.arrow"\nfour = "damaged.parquet"\n',
+    "empty": "",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
+def test_what_is_wrong_changes_nothing_and_is_said(service, folder, text):
+    (folder / "damaged.arrow").write_bytes((folder / "one.arrow").read_bytes()[:100])
+    (folder / "damaged.parquet").write_bytes((folder / "three.parquet").read_bytes()[:100])
+    before = versions(service.uri)
+    config(folder, text)
+    line = reload(service, "the reload has failed, and nothing has changed: ")
+    assert "ERROR" in line
+    assert str(folder) in line
+    assert versions(service.uri) == before
+    config(folder, '[tables]\none = "one.arrow"\n')
+    reload(service)
+    assert list(versions(service.uri)) == ["one"]
+
+
+def test_a_file_that_is_gone_changes_nothing(service, folder):
+    (folder / "two.arrow").unlink()
+    assert "two.arrow" in reload(service, "the reload has failed")
+    assert tables(service.uri) == {"one": [1], "two": [2], "three": [3]}
+
+
+def test_what_needs_a_restart_is_named(service, folder):
+    config(folder, '[server]\nuri = "shm:other"\nwindow = 3\n[limits]\nmax_depth = 9\n[tables]\none = "one.arrow"\n')
+    line = reload(service, "need a restart")
+    assert line.endswith("these changes need a restart: server.window, limits")  # the URI is the command line's
+    assert list(versions(service.uri)) == ["one"]
+
+
+def test_secrets_and_certificates_need_a_restart(serve, folder, tmp_path):
+    made = Certificates(tmp_path)
+    text = f"""
+[server]
+uri = "tcp+tls:"
+token_file = "token"
+[tls]
+certificate = "{made.server}"
+key = "{made.key(made.server)}"
+[tables]
+one = "one.arrow"
+"""
+    service = serve("--config", config(folder, text))
+    assert reload(service).endswith("1 unchanged")
+    (folder / "token").write_text("another secret\n")
+    with made.server.open("a") as certificate:
+        certificate.write("# another\n")
+    for _ in range(2):  # it is said until it is done
+        assert reload(service, "need a restart").endswith("a restart: the token, the files of tls")
+    (folder / "token").chmod(0o644)
+    assert "others can read" in reload(service, "has failed")
+    assert service.stop() == 0
+
+
+def test_the_level_of_the_log_is_read_again(folder, no_leftovers):
+    path = config(folder, '[tables]\none = "one.arrow"\n')
+    service = Service("serve", "--config", path)
+    try:
+        config(folder, '[log]\nlevel = "info"\n[tables]\none = "one.arrow"\n')
+        reload(service)
+        with xd.connect(service.uri) as client, pytest.raises(xd.NotFoundError):
+            client.get("absent")
+        service.read_until("absent")  # of the library's own thread
+        assert service.stop() == 0
+    finally:
+        service.close()
+
+
+def test_what_the_command_says_itself_has_no_limit(serve, folder):
+    names = [f"t{number}" for number in range(40)]
+    service = serve("--config", config(folder, "[tables]\n" + "".join(f'{name} = "one.arrow"\n' for name in names)))
+    assert service.stop() == 0
+    assert [line.split()[-2] for line in service.errors if "published" in line] == [f"{name}:" for name in names]
+
+
+def test_the_manager_is_told_of_reloads(serve, folder):
+    manager = Manager(str(folder / "notify"))
+    path = config(folder, '[tables]\none = "one.arrow"\n')
+    service = serve("--config", path, env={"NOTIFY_SOCKET": manager.address})
+    manager.next_with("READY")
+    reload(service)
+    message = manager.next()
+    assert message["RELOADING"] == "1"
+    assert int(message["MONOTONIC_USEC"]) > 0
+    assert manager.next() == {"READY": "1", "STATUS": f"serving 1 table at {service.uri}"}
+    config(folder, "[tables\n")
+    reload(service, "has failed")
+    assert "RELOADING" in manager.next()
+    assert "; the last reload has failed: InvalidArgumentError: " in manager.next()["STATUS"]
+    assert service.stop() == 0
+    manager.close()
+
+
+def test_signals_that_come_quickly_are_one_reload_or_more(service, folder):
+    for number in range(10, 20):
+        write(folder / "one.arrow", number)
+        service.send(signal.SIGHUP)
+    while tables(service.uri)["one"] != [19]:
+        service.read_until("reloaded: ")
+    assert service.stop() == 0
+
+
+def test_a_signal_while_loading_reloads_afterwards(serve, folder):
+    rows = "".join(f"{n},{n * 7}\n" for n in range(200_000))
+    (folder / "big").mkdir()
+    for number in range(10):
+        (folder / "big" / f"{number:02}.csv").write_text("n,m\n" + rows)
+    text = '[tables]\none = "one.arrow"\nbig = "big"\n'
+    service = serve("--config", config(folder, text), "--uri", "shm:loading", lines=0)
+    service.read_until("published one")
+    config(folder, '[tables]\ntwo = "two.arrow"\n')
+    service.send(signal.SIGHUP)
+    service.read_until("published big")
+    assert service.read_until("reloaded: ").endswith("1 added, 0 replaced, 2 withdrawn, 0 unchanged")
+    assert list(versions("shm:loading")) == ["two"]
+    assert service.stop() == 0
+
+
+def test_without_a_configuration_the_signal_ends_it(serve, folder):
+    service = serve(folder / "one.arrow")
+    assert service.stop(signal.SIGHUP) == 0
+
+
+def test_nohup_is_respected(serve, folder):
+    service = serve("--config", config(folder, '[tables]\none = "one.arrow"\n'), before=("nohup",))
+    service.send(signal.SIGHUP)
+    assert tables(service.uri) == {"one": [1]}
+    assert service.stop() == 0
+    assert not any("reload" in line for line in service.errors)
+
+
+def test_readers_notice_nothing_of_reloads(service, folder):
+    """Each reader gets a whole table, the old one or the new one, at any time."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+    reads = 0
+
+    def read() -> None:
+        nonlocal reads
+        try:
+            with xd.connect(service.uri) as client:
+                while not stop.is_set():
+                    one, two = (pa.table(client.get(name))["n"].to_pylist() for name in ("one", "two"))
+                    assert len(set(one)) == len(set(two)) == 1
+                    reads += 1
+        except BaseException as failure:
+            failures.append(failure)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(10, 20):
+        write(folder / "one.arrow", *[number] * 1000)
+        write(folder / "two.arrow", *[number] * 1000)
+        reload(service)
+    stop.set()
+    reader.join(60)
+    assert failures == []
+    assert reads
+
+
+def test_logins_and_keys_are_read_again(serve, folder):
+    pytest.importorskip("pyarrow.flight")
+    (folder / "logins").write_text(hashed_login("ada", "old") + "\n")
+    (folder / "keys").write_text("00" * 32 + "\n")
+    for name in ("logins", "keys"):
+        (folder / name).chmod(0o600)
+    path = config(
+        folder,
+        '[flight]\nuri = "grpc://127.0.0.1:0"\nlogins = "logins"\nticket_keys = "keys"\n[tables]\none = "one.arrow"\n',
+    )
+    service = serve("--config", path, "--uri", "tcp:", lines=2)
+    flight = service.uris[1]
+    with xd.connect(flight, login=("ada", "old")) as client:
+        assert [entry.name for entry in client.list()] == ["one"]
+    (folder / "logins").write_text(hashed_login("ada", "new") + "\n")
+    (folder / "keys").write_text("11" * 32 + "\n")
+    reload(service)
+    with xd.connect(flight, login=("ada", "new")) as client:
+        assert [entry.name for entry in client.list()] == ["one"]
+    with pytest.raises(xd.PermissionError):
+        xd.connect(flight, login=("ada", "old")).list()
+    assert service.stop() == 0
