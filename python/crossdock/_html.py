@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from crossdock._names import shown_name
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock._values import short_text
 from crossdock.errors import Error
 
@@ -39,10 +39,6 @@ def _text(text: object, limit: int = _LONGEST) -> str:
     """A foreign text: on one line, cut, and escaped."""
     text = str(text)
     return escape(shown(text[:limit])) + ("…" if len(text) > limit else "")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _cells(tag: str, cells: Iterable[str], right: Sequence[bool]) -> str:
@@ -77,7 +73,7 @@ def _note(text: str) -> str:
 
 
 def _left_out(count: int, what: str) -> str:
-    return _note(f"and {_counted(count, what)} more") if count > 0 else ""
+    return _note(f"and {counted(count, what)} more") if count > 0 else ""
 
 
 def _rows(batch: RecordBatch, columns: int, rows: int) -> list[list[str]] | None:
@@ -101,13 +97,11 @@ def _fields(schema: Schema) -> str:
 
 
 def of_schema(schema: Schema) -> str:
-    return _page("Schema", _counted(len(schema), "column"), _fields(schema))
+    return _page("Schema", counted(len(schema), "column"), _fields(schema))
 
 
 def of_batch(batch: RecordBatch) -> str:
-    about = (
-        f"{_counted(batch.num_rows, 'row')}, {_counted(batch.num_columns, 'column')}, {_counted(batch.nbytes, 'byte')}"
-    )
+    about = f"{counted(batch.num_rows, 'row')}, {counted(batch.num_columns, 'column')}, {counted(batch.nbytes, 'byte')}"
     if batch.device.type != "cpu":
         about += f" on {_text(batch.device)}"
     rows = _rows(batch, _COLUMNS, _ROWS)
@@ -135,7 +129,7 @@ def of_reader(reader: RecordBatchReader) -> str:
     state = repr(reader).rpartition(", ")[2].rstrip(">")
     return _page(
         "RecordBatchReader",
-        f"{_counted(len(reader.schema), 'column')}, {_text(state)}{place}",
+        f"{counted(len(reader.schema), 'column')}, {_text(state)}{place}",
         _fields(reader.schema),
     )
 
@@ -143,7 +137,7 @@ def of_reader(reader: RecordBatchReader) -> str:
 def of_file(reader: FileReader) -> str:
     if reader.closed:
         return _page("FileReader", "closed")
-    about = f"{_counted(reader.num_rows, 'row')}, {_counted(reader.num_batches, 'batch').replace('batchs', 'batches')}"
+    about = f"{counted(reader.num_rows, 'row')}, {counted(reader.num_batches, 'batch', 'batches')}"
     return _page("FileReader", about, _fields(reader.schema))
 
 
@@ -167,7 +161,7 @@ def of_table(table: Table) -> str:
     names = [[_text(one)] for one in (chosen or [])[:_LINES]]
     return _page(
         "Table",
-        f"{_text(shown_name(table.name))}, {'all columns' if chosen is None else _counted(len(chosen), 'column')}",
+        f"{_text(shown_name(table.name))}, {'all columns' if chosen is None else counted(len(chosen), 'column')}",
         _table(("column",), names) + _left_out(len(chosen or []) - len(names), "column") if names else "",
         _note("read by to_pandas(), to_polars() and to_arrow(); the server is asked then"),
     )

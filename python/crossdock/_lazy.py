@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from crossdock._scan import Scan
 
 _ROWS = 1 << 17
+_MOST_GATHERED = 10_000  # Batches of one frame, however few rows they have.
 """Of a frame, unless the last batch has more."""
 
 _NAN = re.compile(r"\bnan\b", re.IGNORECASE)
@@ -45,11 +46,13 @@ def _as_pyarrow(predicate: polars.Expr, schema: Any) -> Any:
 def _frames(batches: Iterable[Any]) -> Iterator[polars.DataFrame]:
     """Makes frames of several batches each, since each costs something, however small it is."""
     gathered: list[Any] = []
+    rows = 0
     for batch in batches:
         gathered.append(batch)
-        if sum(one.num_rows for one in gathered) >= _ROWS:
+        rows += batch.num_rows
+        if rows >= _ROWS or len(gathered) >= _MOST_GATHERED:
             yield _frame(gathered)
-            gathered = []
+            gathered, rows = [], 0
     if gathered:
         yield _frame(gathered)
 

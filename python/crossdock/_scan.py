@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock._rows import first_and_count
-from crossdock.errors import InvalidArgumentError, InvalidDataError, TimeoutError, UnsupportedError
+from crossdock.errors import InvalidArgumentError, InvalidDataError, ResourceError, TimeoutError, UnsupportedError
 
 if TYPE_CHECKING:
     from crossdock._statistics import TableStatistics
@@ -22,6 +22,9 @@ _MOST_RANGES = 4096
 
 _MOST_COLUMNS = 1024
 """Of which one request wants statistics."""
+
+_MOST_COLUMN_BYTES = 1 << 16
+"""The most bytes of their names."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,18 @@ def both(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one & other
 
 
+def _fitting(names: Iterable[str]) -> list[str]:
+    """Returns as many of the names, each once, as one request takes."""
+    fitting: list[str] = []
+    size = 0
+    for name in dict.fromkeys(names):
+        size += len(name.encode())
+        if len(fitting) == _MOST_COLUMNS or size > _MOST_COLUMN_BYTES:
+            break
+        fitting.append(name)
+    return fitting
+
+
 class Scan:
     """What is known of a table, for all handles of it. Thread-safe."""
 
@@ -125,18 +140,29 @@ class Scan:
         for _ in range(_TRIES):
             schema, version = self._asked_schema()
             names = [] if expression is None else _filter.columns_of(expression, schema)
-            with self._lock:
-                if self._known is not None and self._known[0].version == version:
-                    names = list(dict.fromkeys([*names, *self._known[0].asked]))[:_MOST_COLUMNS]
-            statistics = self.requests.statistics(names)
+            kept = self._known_columns(version)
+            # Those that were asked before, too, if the server takes so many; at least the numbers of rows.
+            for asked in (_fitting([*names, *kept]), _fitting(names), []):
+                try:
+                    statistics = self.requests.statistics(asked)
+                    break
+                except ResourceError:
+                    continue
+            else:
+                return None, schema  # A table of too many batches.
             if statistics is None:
                 return None, schema
-            known = _statistics.read(statistics, names, schema)
+            known = _statistics.read(statistics, asked, schema)
             if known.version == version:
                 with self._lock:
                     self._known = known, schema
                 return known, schema
         raise TimeoutError(f"the table was replaced {_TRIES} times, each time before its statistics could be requested")
+
+    def _known_columns(self, version: int | None) -> Iterable[str]:
+        """Returns the columns whose statistics of this version were asked."""
+        with self._lock:
+            return [] if self._known is None or self._known[0].version != version else self._known[0].asked
 
     def _kept(self, expression: Any) -> tuple[TableStatistics, Any] | None:
         """Returns what was asked before, if it is of all columns that the filter names."""

@@ -10,7 +10,7 @@ from crossdock._filter import as_expression
 from crossdock._options import checked_name
 from crossdock._rows import first_and_count
 from crossdock._scan import Scan, both
-from crossdock.errors import InvalidArgumentError
+from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     import polars
@@ -76,6 +76,14 @@ class Table:
     @property
     def schema(self) -> _native.Schema:
         """The schema of what is published now."""
+        if self._columns is None and self._expression is None:
+            try:
+                with self._scan.requests.get(None, batches=[]) as reader:
+                    for _ in reader:  # nothing comes; its connection can be used again
+                        pass
+                    return reader.schema
+            except UnsupportedError:  # a live stream, or an older server
+                pass
         with self.get() as reader:
             return reader.schema
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
@@ -18,7 +19,9 @@ std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* row
   std::vector<BatchRange> found;
   std::uint64_t at = 0;     // the row that the next batch begins with
   std::uint64_t place = 0;  // of the next batch
+  bool is_first = true;
   while (const std::optional<array::RecordBatch> batch = statistics.next()) {
+    if (!std::exchange(is_first, false)) throw InvalidDataError("the server's statistics have more than one batch");
     if (batch->nodes[0].null_count != 0) throw InvalidDataError("the server's statistics have a null number of rows");
     const auto* const numbers = static_cast<const std::byte*>(batch->buffers[1].data);
     for (std::int64_t i = 0; i < batch->num_rows; ++i, ++place) {

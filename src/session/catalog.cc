@@ -17,6 +17,11 @@
 namespace crossdock::session {
 namespace {
 
+/// Whether no batch is wanted: such a request, which clients make before others, doesn't count as one for the table.
+bool asks_for_schema(const dissociated::Request& request) noexcept {
+  return request.batches && request.batches->empty();
+}
+
 constexpr std::size_t kMostListings = 16;
 // A size that release_memory() never frees on the calling thread.
 constexpr std::uint64_t kOnAnotherThread = 1 << 20;
@@ -210,6 +215,7 @@ Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const
     if (!item->table_for_others) item->table_for_others = item->table;
   }
   Prepared prepared;
+  prepared.of_ = this;
   prepared.name_ = name;
   prepared.item_ = std::move(item);
   prepared.replace_ = options.replace;
@@ -220,6 +226,10 @@ void Catalog::commit(std::vector<Prepared> sources, const std::vector<std::strin
   Items added;  // takes all the memory before the first change
   std::map<std::string, bool, std::less<>> replaces;
   for (Prepared& source : sources) {
+    if (source.of_ != this) {
+      throw InvalidArgumentError(in_quotes(source.name_) +
+                                 " was prepared by another server, whose rules it was checked by");
+    }
     if (!added.try_emplace(source.name_, source.item_).second) {
       throw InvalidArgumentError(in_quotes(source.name_) + " is to be published twice at once");
     }
@@ -395,7 +405,7 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
   if (choice.table) {
     auto stream = choice.host_copy ? open_host_copy(&item, request, asking, choice.way, waker)
                                    : open_table(choice.table, asking, choice.way, request.batches);
-    if (++item.consumers == item.times) withdrawn = remove(found);
+    if (!asks_for_schema(request) && ++item.consumers == item.times) withdrawn = remove(found);
     return stream;
   }
   if (item.consumed) {
@@ -443,7 +453,7 @@ std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const
                       statistics = request.statistics](const std::shared_ptr<const PublishedTable>& table) {
     check_parameters(of, table.get(), {.batches = batches, .statistics = statistics});
     if (statistics) return open_statistics(table, *statistics, asking, waker);
-    count_request(of, *table);
+    if (!batches || !batches->empty()) count_request(of, *table);
     return open_table(table, asking, way_of(asking, table.get()), batches);
   };
   return std::make_unique<TableTaskStream>(std::move(fetch), waker, none, begin,

@@ -129,6 +129,7 @@ class Catalog final : public flight::Directory {
 
    private:
     friend class Catalog;
+    const Catalog* of_ = nullptr;  // only compared
     std::string name_;
     std::shared_ptr<Item> item_;
     bool replace_ = false;

@@ -144,7 +144,7 @@ ServerStats Client::server_stats(const transport::InterruptHook& interrupted) {
   if (!is_ours) throw unknown();
   GetOptions how;
   how.timeout_ms = pool->options().timeout_ms;
-  how.limits.max_metadata_bytes = kMostStatistics;
+  how.limits.max_metadata_bytes = kMostStatisticsText;
   try {
     Reader::Impl reader(pool, nullptr, std::string(kStatisticsTicket), how, interrupted);
     const std::string* const text = statistics_text_in(*reader.schema);

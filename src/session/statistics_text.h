@@ -10,7 +10,7 @@
 namespace crossdock::session {
 
 /// The longest text in bytes that a client takes. A server's are shorter.
-inline constexpr std::size_t kMostStatistics = 1 << 20;
+inline constexpr std::size_t kMostStatisticsText = 1 << 20;
 /// The most entries of a list that a server sends, and that a client takes.
 inline constexpr std::size_t kMostListed = 256;
 

@@ -187,7 +187,7 @@ std::vector<TableStatistics::Column> TableStatistics::of(const PublishedTable& t
     for (std::size_t i = 0; i < missing.size(); ++i) {
       const auto column = std::make_shared<const std::vector<BatchStatistics>>(std::move(computed[i]));
       known.emplace(missing[i], column);
-      if (n_kept_ + column->size() > kMostStatistics) {
+      if (n_kept_ + column->size() > kMostTableStatistics) {
         kept_.clear();
         n_kept_ = 0;
       }
@@ -202,7 +202,7 @@ std::vector<TableStatistics::Column> TableStatistics::of(const PublishedTable& t
 std::shared_ptr<TableTask> TableStatistics::task(const std::shared_ptr<const PublishedTable>& table,
                                                  const std::vector<std::string>& columns, SourcePool& pool) {
   Chosen chosen = chosen_of(*table, columns);
-  if (chosen.columns.size() * table->messages.size() > kMostStatistics) {
+  if (chosen.columns.size() * table->messages.size() > kMostTableStatistics) {
     throw ResourceError("the statistics of " + std::to_string(chosen.columns.size()) + " columns of a table of " +
                         std::to_string(table->messages.size()) + " batches are too many: ask for fewer columns");
   }

@@ -16,7 +16,7 @@
 namespace crossdock::session {
 
 /// The most statistics (of one column in one batch) that one request gets, and that are kept for a table.
-inline constexpr std::size_t kMostStatistics = std::size_t{1} << 20;
+inline constexpr std::size_t kMostTableStatistics = std::size_t{1} << 20;
 
 /// The statistics of one table's columns, which are computed when they are first asked for, and kept with the table.
 class TableStatistics {

@@ -231,6 +231,20 @@ def test_times_that_python_does_not_have():
     assert column.to_pylist() == moments
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_the_lowest_number_of_a_time(unit):
+    """NumPy's NaT, which isn't null in Arrow."""
+    lowest = pa.array([-(2**63)], pa.int64())
+    for kind in (pa.timestamp(unit), pa.timestamp(unit, "UTC"), pa.duration(unit)):
+        column = xd.RecordBatch(pa.record_batch({"t": lowest.view(kind)}))["t"]
+        assert "t" in repr(column)
+        if kind == pa.duration("us"):
+            assert column[0].days == -106751992
+            continue
+        with pytest.raises(ValueError, match="column 't'"):
+            column[0]
+
+
 def test_rows_as_dicts():
     batch = xd.RecordBatch(pa.record_batch({"n": [1, None], "s": ["a", "b"]}))
     assert batch.to_pylist() == [{"n": 1, "s": "a"}, {"n": None, "s": "b"}]

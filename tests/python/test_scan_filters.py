@@ -565,3 +565,24 @@ def test_polars_rules_for_nan_hold():
     with xd.serve({"t": table}) as server, xd.connect(server.uri) as client:
         for predicate in predicates:
             assert client.table("t").to_lazy().filter(predicate).collect().equals(frame.filter(predicate)), predicate
+
+
+def test_asking_for_the_schema_uses_up_no_request(server, client):
+    server.publish("once", pa.table({"n": [1, 2, 3]}), times=1)
+    table = client.table("once")
+    assert table.schema.names == table.to_dataset().schema.names == ["n"]
+    assert {one["name"]: one["consumers"] for one in server.stats()["sources"]}["once"] == 0
+    assert table.filter([("n", "==", 2)]).to_arrow().num_rows == 1
+    with pytest.raises(xd.NotFoundError):
+        client.get("once")
+
+
+def test_more_columns_than_the_server_has_room_for():
+    """Filters on one column after another: earlier ones are left out of a request that would be too large."""
+    names = [f"c{i}" for i in range(6)]
+    rows = 200_000
+    batch = pa.record_batch({name: [1] for name in names})
+    with xd.serve({"t": [batch] * rows}) as server, xd.connect(server.uri) as client:
+        table = client.table("t")
+        for name in names:  # six columns of 200,000 batches are more than a million entries
+            assert table.filter([(name, "==", 2)]).to_arrow().num_rows == 0

@@ -373,3 +373,20 @@ def test_many_consumers_are_all_counted():
     assert len(value["consumers"]) + value["server"]["consumers_left_out"] == 301
     assert len(value["tables"]) + value["server"]["sources_left_out"] == 400
     assert len(value["consumers"]) <= 256
+
+
+def test_a_terminal_that_is_gone_ends_it():
+    """One that isn't the process's own sends no SIGHUP when it is closed."""
+    with xd.serve({"t": TABLE}) as server:
+        ours, theirs = pty.openpty()
+        command = [*COMMAND, server.uri, "--interval", "0.1"]
+        environment = {**os.environ, "TERM": "xterm-256color"}
+        with subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=environment
+        ) as process:
+            os.close(theirs)
+            seen = b""
+            while b"consumers" not in seen.lower():
+                seen += os.read(ours, 1 << 16)
+            os.close(ours)
+            assert process.wait(30) == 0

@@ -8,7 +8,7 @@ from tests.server_samples import Server, consumer, source, statistics
 import crossdock as xd
 from crossdock.cli.monitor.look import Observed
 from crossdock.cli.monitor.rates import Rates
-from crossdock.cli.monitor.units import bytes_in_prose, in_bytes, in_counts, in_prose, in_time, sparkline
+from crossdock.cli.units import bytes_in_prose, in_bytes, in_counts, in_prose, in_time, sparkline
 
 
 def test_the_first_snapshot_has_no_rates():

@@ -11,8 +11,9 @@ from crossdock._text import shown
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.layout import terminal_width, wrapped
-from crossdock.cli.output import print_left_out, print_table, size
+from crossdock.cli.output import print_left_out, print_table
 from crossdock.cli.reporting import reported
+from crossdock.cli.units import bytes_in_prose
 
 _EXAMPLES = """Examples:
 
@@ -39,7 +40,7 @@ def devices(
                 driver["driver"],
                 str(device["device"]),
                 device["filter"],
-                size(device["memory"]) if device["memory"] else "",
+                bytes_in_prose(device["memory"]) if device["memory"] else "",
                 " ".join(device["usm_types"]),
                 device["name"],
             )

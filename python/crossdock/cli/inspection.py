@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from crossdock import _native
 from crossdock._names import shown_name
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli import tensor_output
 from crossdock.cli.layout import terminal_width, wrapped
-from crossdock.cli.output import counted, number, print_json
+from crossdock.cli.output import number, print_json
 from crossdock.client import Client
 from crossdock.errors import Error
 from crossdock.file import _encoded

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from crossdock import _native
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli import reporting
-from crossdock.cli.output import counted
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import crossdock as xd
 from crossdock._names import shown_name
-from crossdock._text import shown
-from crossdock.cli.output import counted, size
+from crossdock._text import counted, shown
+from crossdock.cli.units import bytes_in_prose
 
 
 class Meter:
@@ -47,7 +47,10 @@ class Meter:
         if self._progress is not None and now - self._shown > 0.1:
             self._shown = now
             self._progress.update(
-                self._task, completed=self.rows, size=size(self.bytes), rate=size(self.bytes / self._seconds())
+                self._task,
+                completed=self.rows,
+                size=bytes_in_prose(self.bytes),
+                rate=bytes_in_prose(self.bytes / self._seconds()),
             )
 
     def counting(self, batches: Iterable[xd.RecordBatch]) -> Iterator[xd.RecordBatch]:
@@ -62,8 +65,8 @@ class Meter:
         seconds = self._seconds()
         return (
             f"{shown(self._name)}: {counted(self.rows, 'row')} in "
-            f"{counted(self.batches, 'batch', 'batches')}, {size(self.bytes)}, "
-            f"{seconds:.3f} s, {size(self.bytes / seconds)}/s"
+            f"{counted(self.batches, 'batch', 'batches')}, {bytes_in_prose(self.bytes)}, "
+            f"{seconds:.3f} s, {bytes_in_prose(self.bytes / seconds)}/s"
         )
 
     def __enter__(self) -> Meter:

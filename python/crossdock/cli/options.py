@@ -126,6 +126,12 @@ def refuse_remote_handle(uri: str) -> None:
         )
 
 
+def stats_option(stats: str | None) -> Literal["any"] | None:
+    if stats not in (None, "any"):
+        raise typer.BadParameter(f"'any', not {stats!r}", param_hint="--stats")
+    return "any" if stats else None
+
+
 def trusted_of(remote_reads: str | None) -> Literal["trusted"] | None:
     if remote_reads not in (None, "trusted"):
         raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")

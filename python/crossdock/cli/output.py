@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli.layout import table_lines, terminal_width, wrapped
 from crossdock.cli.reporting import MissingPackageError
 
@@ -40,20 +40,8 @@ def pyarrow_for(path: Path, doing: str) -> Any:
     return pyarrow
 
 
-def size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
 def number(count: int | None) -> str:
     return "?" if count is None else f"{count:,}"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def print_json(value: Any) -> None:

@@ -21,11 +21,13 @@ from crossdock.cli.options import (
     check_checksum,
     login_of,
     refuse_remote_handle,
+    stats_option,
     tls_of,
     token_of,
 )
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import GRACE_SECONDS, Grace, Running
+from crossdock.cli.serve_options import Stats
 
 log = logging.getLogger("crossdock.cli")
 
@@ -78,6 +80,7 @@ def relay(
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
+    stats: Stats = None,
     metrics: MetricsAddress = None,
 ) -> None:
     """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
@@ -102,6 +105,7 @@ def relay(
                 login=login_of(upstream),
                 checksum=checksum,
                 tls=tls,
+                stats=stats_option(stats),
             )
         except xd.NotFoundError as error:
             # No server is there, as of the commands that connect; or the folder of a socket to listen at.

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable
 
 import crossdock as xd
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli import reporting
 from crossdock.cli.logs import change_logging
-from crossdock.cli.output import counted
 from crossdock.cli.running import GRACE_SECONDS, Running, StoppedError
 from crossdock.cli.serve_setup import Authenticator, Setup, needing_restart
 from crossdock.cli.tables import Tables

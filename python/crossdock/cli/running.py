@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import select
 import signal
@@ -14,8 +15,8 @@ from typing import Annotated, Any, Protocol
 import typer
 
 import crossdock as xd
+from crossdock._text import counted
 from crossdock.cli.options import SERVICE
-from crossdock.cli.output import counted
 from crossdock.cli.service_manager import ServiceManager
 
 log = logging.getLogger("crossdock.cli")
@@ -56,6 +57,8 @@ class Running:
     """
 
     def __init__(self, grace: float = GRACE_SECONDS, *, reloads: bool = False) -> None:
+        if not math.isfinite(grace):
+            raise xd.InvalidArgumentError(f"--grace must be a number of seconds from 0 on, not {grace}")
         self.manager = ServiceManager()
         self.grace = grace
         self._reloads = reloads

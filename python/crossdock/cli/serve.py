@@ -14,13 +14,13 @@ import typer
 import crossdock as xd
 from crossdock import _loading
 from crossdock._names import shown_name
+from crossdock._text import counted
 from crossdock.cli import serve_options as of
 from crossdock.cli.app import app
 from crossdock.cli.config import TableSource
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.observing import MetricsAddress, observed, set_ready
 from crossdock.cli.options import Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, name_of
-from crossdock.cli.output import counted
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import Grace, Running, StoppedError

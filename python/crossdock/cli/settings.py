@@ -49,8 +49,8 @@ def _bytes(value: object) -> int:
 
 def _seconds(value: object) -> float:
     seconds: float = _of_type(value, (int, float), "a number of seconds")
-    if math.isnan(seconds) or seconds < 0:
-        raise WrongValueError(f"must be at least 0 seconds, not {seconds}")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise WrongValueError(f"must be a number of seconds from 0 on, not {seconds}")
     return seconds
 
 
@@ -108,7 +108,7 @@ def _path(value: object) -> Path:
 
 
 def _user(value: object) -> int:
-    if isinstance(value, str) and not value.isdigit():
+    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
         try:
             return pwd.getpwnam(value).pw_uid
         except KeyError:

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 import crossdock as xd
 from crossdock import _loading, _native
 from crossdock._names import shown_name
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli.config import TableSource, shown_names
-from crossdock.cli.output import counted, pyarrow_for
+from crossdock.cli.output import pyarrow_for
 
 log = logging.getLogger("crossdock.cli")
 

@@ -64,7 +64,8 @@ Moment moment_of(const ColumnView& column, std::int64_t index, std::int64_t numb
   const std::int64_t units = per_second(column.field().type.unit);
   Moment moment;
   moment.seconds = floor_divide(number, units);
-  const std::int64_t rest = number - moment.seconds * units;
+  const std::int64_t below = number % units;
+  const std::int64_t rest = below < 0 ? below + units : below;
   if (units <= kMicros) {
     moment.micros = rest * (kMicros / units);
     return moment;

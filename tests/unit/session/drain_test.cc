@@ -190,6 +190,14 @@ TEST_F(CommitTest, APreparedSourceIsPublishedOnce) {
   EXPECT_THAT(names(client), ElementsAre("x"));
 }
 
+TEST_F(CommitTest, ASourceOfAnotherServerIsRefused) {
+  Server server;
+  Server other;
+  std::vector<Prepared> sources;
+  sources.push_back(other.prepare("x", Source::table(number_stream(1, 10))));
+  EXPECT_THROW(server.commit(std::move(sources)), InvalidArgumentError);
+}
+
 TEST_F(CommitTest, ASourceThatIsNeverPublishedIsFreed) {
   Server server;
   server.publish("a", Source::table(number_stream(1, 10)));

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from crossdock.cli.monitor import view
 from crossdock.cli.monitor.look import Look
 from crossdock.cli.monitor.rates import Row, Snapshot
-from crossdock.cli.monitor.units import bytes_in_prose, in_time
+from crossdock.cli.units import bytes_in_prose, in_time
 
 MOST_ROWS = 256
 _LONGEST_FILTER = 100

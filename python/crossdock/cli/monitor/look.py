@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import crossdock as xd
 from crossdock._text import shown
 from crossdock.cli.monitor.rates import Rates, Snapshot, per_second
 
@@ -71,7 +70,7 @@ class Observed:
         error = None
         try:
             self.snapshot()
-        except (xd.Error, OSError) as raised:
+        except Exception as raised:  # whatever it is, it is shown: this thread's end would go unnoticed
             error = shown(f"{type(raised).__name__}: {raised}", _LONGEST_ERROR)
         age = time.monotonic() - self._at if self._snapshot is not None else 0.0
         return Look(self._uri, self._snapshot, tuple(self._history), error, age)

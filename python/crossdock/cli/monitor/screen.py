@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -21,8 +23,8 @@ from crossdock.cli.monitor import view
 from crossdock.cli.monitor.look import Look, Observed, Watcher
 from crossdock.cli.monitor.rates import Row, Snapshot
 from crossdock.cli.monitor.table import RowTable
-from crossdock.cli.monitor.units import in_time, sparkline
 from crossdock.cli.signals import end_signals
+from crossdock.cli.units import in_time, sparkline
 
 _NAMES: tuple[view.ViewName, ...] = ("consumers", "tables", "refused")
 
@@ -42,6 +44,13 @@ def _lines(pairs: view.Pairs, width: int) -> Text:
             lines.append(f"{title}: ", "dim")
             lines.append(text)
     return lines
+
+
+def _terminal_is_gone() -> bool:
+    """Whether the other end of the terminal was closed."""
+    poll = select.poll()
+    poll.register(sys.__stdin__.fileno() if sys.__stdin__ is not None else 0, 0)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class _Details(ModalScreen[None]):
@@ -174,6 +183,8 @@ class TopApp(App[None]):
     # ---- drawing ----
 
     def on_top_app_found(self, message: Found) -> None:
+        if _terminal_is_gone():
+            self.exit()  # One that isn't this process's own sends no SIGHUP.
         if self._paused:
             return
         self._look = message.look

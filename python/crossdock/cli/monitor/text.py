@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crossdock._text import counted
 from crossdock.cli.layout import table_lines, wrapped
 from crossdock.cli.monitor import view
 from crossdock.cli.monitor.rates import Snapshot
-from crossdock.cli.output import counted, print_json
+from crossdock.cli.output import print_json
 
 
 def text_lines(uri: str, snapshot: Snapshot, width: int | None) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from crossdock._names import shown_name
 from crossdock._text import shown
 from crossdock.cli.monitor.rates import Row, Snapshot, per_second
-from crossdock.cli.monitor.units import UNKNOWN, bytes_in_prose, in_bytes, in_counts, in_full, in_prose, in_time
+from crossdock.cli.units import UNKNOWN, bytes_in_prose, in_bytes, in_counts, in_full, in_prose, in_time
 
 Pairs = list[tuple[str, str]]
 ViewName = Literal["consumers", "tables", "refused"]
@@ -57,7 +57,7 @@ def _words(title: str, text: Callable[[Row], str], width: int, about: str) -> Co
 
 def _client(row: Row) -> str:
     if row["pid"]:
-        return f"process {row['pid']}{' (this)' if row['pid'] == os.getpid() else ''}"
+        return f"process {row['pid']}{' (this)' if row['pid'] == os.getpid() and row['carrier'] == 'shm' else ''}"
     return foreign(row["peer"]) or UNKNOWN
 
 

@@ -73,6 +73,8 @@ class Address:
             if error.errno == errno.EADDRINUSE:
                 why = "another program uses it; port 0 picks a free one"
             raise xd.ConnectionError(f"can't serve the page at {host} port {self.port}: {why}") from None
+        if not self.is_loopback:
+            _own_names()
         return listener
 
     def allows(self, host: str) -> bool:
@@ -82,13 +84,16 @@ class Address:
         if found is None:
             return False
         name = found[1].strip("[]").lower()
-        names = {"localhost", self.host} - {"", "*"}
-        if not self.is_loopback:
-            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)
             return True
-        return name in names
+        return name in {"localhost", self.host} - {"", "*"} or (not self.is_loopback and name in _own_names())
+
+
+@cache
+def _own_names() -> frozenset[str]:
+    """The machine's names. Asks the resolver, which may take long: once, before the first client is there."""
+    return frozenset((socket.gethostname().lower(), socket.getfqdn().lower()))
 
 
 @cache
