@@ -119,7 +119,8 @@ void serve(const Arguments& arguments) {
       std::move(accepted), options,
       std::make_shared<session::Consumer>(options.lease_limit,
                                           std::make_shared<session::SourcePool>(session::SourcePool::Options{})),
-      [&](std::string_view, const transport::Connection&, const std::shared_ptr<const session::CountedStream>&) {
+      [&](const dissociated::Request&, const transport::Connection&,
+          const std::shared_ptr<const session::CountedStream>&) {
         return std::make_unique<PingStream>(batch_bytes, count);
       });
   try {
