@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   } catch (const InvalidDataError&) {
     return 0;
   }
-  const std::string text = session::statistics_text(stats, session::kMostStatistics);
-  fuzz::require(session::statistics_text(session::statistics_in(text), session::kMostStatistics) == text);
+  const std::string text = session::statistics_text(stats, session::kMostStatisticsText);
+  fuzz::require(session::statistics_text(session::statistics_in(text), session::kMostStatisticsText) == text);
   return 0;
 }
