@@ -38,9 +38,10 @@ class TableDataset(pyarrow.dataset.UnionDataset):  # type: ignore[misc]
 
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Returns a scanner, which reads once. Its options are those of pyarrow's."""
-        return self._scan.scanner(
-            self._columns if columns is None else columns, self._rows, both(self._expression, filter), options
-        )
+        names = self.schema.names  # those that were promised, also if the table has others by now
+        every = self._columns if self._columns is not None or len(set(names)) < len(names) else names
+        both_filters = both(self._expression, filter)
+        return self._scan.scanner(every if columns is None else columns, self._rows, both_filters, options)
 
     def filter(self, expression: Any) -> TableDataset:
         """Returns the same dataset, with the rows alone that the filter lets through, too."""

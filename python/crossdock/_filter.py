@@ -47,6 +47,11 @@ def check_bool(expression: Any, schema: Any) -> None:
         raise InvalidArgumentError(f"{expression} is no filter: {str(wrong).splitlines()[0]}") from None
 
 
+def without_texts(expression: Any) -> str:
+    """Returns the text of an expression, without what stands in its constants of text."""
+    return _STRINGS.sub("", str(expression))
+
+
 def columns_of(expression: Any, schema: Any) -> list[str]:
     """Returns the top-level columns that an expression refers to. Raises `InvalidArgumentError` if it doesn't fit the
     schema.
@@ -58,7 +63,7 @@ def columns_of(expression: Any, schema: Any) -> list[str]:
     import pyarrow.fs
 
     text = str(expression)
-    if "FieldPath(" in _STRINGS.sub("", text):
+    if "FieldPath(" in without_texts(expression):
         raise InvalidArgumentError(f"the expression {text} refers to a column by its position: name it instead")
     form, nowhere = pyarrow.dataset.IpcFileFormat(), pyarrow.fs.LocalFileSystem()
 

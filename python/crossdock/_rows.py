@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from crossdock.errors import InvalidArgumentError
 
 _MOST = 2**63 - 1
@@ -16,9 +18,9 @@ def checked_rows(rows: range | slice | None) -> range | None:
     step = 1 if rows.step is None else rows.step
     start = 0 if rows.start is None else rows.start
     stop = _MOST if rows.stop is None else rows.stop
-    for number in (start, stop, step):
-        if isinstance(number, bool) or not isinstance(number, int):
-            raise TypeError(f"rows must be a range or a slice of whole numbers, not {rows!r}")
+    if any(isinstance(number, bool) or not hasattr(number, "__index__") for number in (start, stop, step)):
+        raise TypeError(f"rows must be a range or a slice of whole numbers, not {rows!r}")
+    start, stop, step = (operator.index(number) for number in (start, stop, step))
     if step != 1:
         raise InvalidArgumentError(f"rows must follow each other, with the step 1, and not {rows!r}")
     if start < 0 or stop < 0:

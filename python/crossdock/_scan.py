@@ -90,6 +90,13 @@ def both(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one & other
 
 
+def expect_no_batch(reader: _native.RecordBatchReader) -> None:
+    """Reads a stream of no batches to its end, so that its connection can be used again."""
+    if next(reader, None) is not None:
+        reader.close()
+        raise InvalidDataError("the server has sent a batch though none was asked for")
+
+
 def _fitting(names: Iterable[str]) -> list[str]:
     """Returns as many of the names, each once, as one request takes."""
     fitting: list[str] = []
@@ -127,19 +134,22 @@ class Scan:
                 raise
             reader = self.requests.get(None)
         else:
-            for _ in reader:  # so that its connection can be used again
-                pass
+            expect_no_batch(reader)
         with reader:
             return _views.plain(pyarrow.schema(reader.schema)), reader.version
 
     def _ask(self, expression: Any) -> tuple[TableStatistics | None, Any]:
         """Asks for the schema, and for the statistics of the columns that the filter names; None: the server doesn't
         know such requests. Raises `InvalidArgumentError` if it isn't one for this table."""
+        import pyarrow
+
         from crossdock import _filter, _statistics
 
         for _ in range(_TRIES):
             schema, version = self._asked_schema()
             names = [] if expression is None else _filter.columns_of(expression, schema)
+            # The bounds of an extension type would be of what it is stored as, which isn't compared with it.
+            names = [name for name in names if not isinstance(schema.field(name).type, pyarrow.BaseExtensionType)]
             kept = self._known_columns(version)
             # Those that were asked before, too, if the server takes so many; at least the numbers of rows.
             for asked in (_fitting([*names, *kept]), _fitting(names), []):
@@ -173,7 +183,10 @@ class Scan:
         if kept is None or expression is None:
             return kept
         known, schema = kept
-        return kept if known.asked.issuperset(_filter.columns_of(expression, schema)) else None
+        try:
+            return kept if known.asked.issuperset(_filter.columns_of(expression, schema)) else None
+        except InvalidArgumentError:
+            return None  # It may fit what is published now.
 
     def scanner(self, columns: Any, rows: range | None, expression: Any, options: dict[str, Any]) -> Any:
         """Returns a scanner of pyarrow's, which reads once, of the rows that the filter lets through. Its columns have
@@ -207,10 +220,16 @@ class Scan:
         prunes = both(expression, hint)
         kept = self._kept(prunes)
         for _ in range(_TRIES):
+            was_kept = kept is not None
             known, schema = kept or self._ask(prunes)
             kept = None
             if expression is not None:
-                _filter.check_bool(expression, schema)
+                try:
+                    _filter.check_bool(expression, schema)
+                except InvalidArgumentError:
+                    if not was_kept:
+                        raise
+                    continue  # It may be one of what is published now.
             if columns is None and len(set(schema.names)) < len(schema.names):
                 raise InvalidArgumentError(
                     "several columns of the table have one name: select() the others to filter them"

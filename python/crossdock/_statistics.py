@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.dataset
 
-from crossdock import _native
+from crossdock import _filter, _native
 from crossdock.errors import InvalidDataError
 
 _MOST_BATCHES = 1 << 24
@@ -206,12 +207,25 @@ def _grouped(known: TableStatistics, size: int) -> TableStatistics | None:
     return TableStatistics(known.version, rows, known.asked, columns)
 
 
+_PLAIN_FUNCTIONS = {"and", "or", "is_in", "is_null", "is_valid", "is_nan", "invert", "cast"}
+
+
+def _is_plain(expression: Any) -> bool:
+    """Whether an expression compares with constants that are no NaN, and computes none."""
+    text = _filter.without_texts(expression)
+    functions = set(re.findall(r"(\w+)\(", text))
+    return functions <= _PLAIN_FUNCTIONS and re.search(r"\bnan\b", text, re.IGNORECASE) is None
+
+
 def matching_batches(known: TableStatistics, schema: Any, expression: Any) -> list[int]:
     """Returns the batches in which rows can match the filter, in ascending order. Only those without a matching row may
     be missing.
 
-    pyarrow's own datasets decide it, which know what follows from the bounds for an expression.
+    pyarrow's own datasets decide it, which know what follows from the bounds for an expression. But they take a
+    comparison with NaN for one with a number.
     """
+    if any(pyarrow.types.is_floating(schema.field(name).type) for name in known.columns) and not _is_plain(expression):
+        return list(range(len(known.rows)))
     needs_values = _needs_values(known, schema, expression)
     size = math.isqrt(len(known.rows))
     groups = _grouped(known, size) if size > 16 else None

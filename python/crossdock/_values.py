@@ -38,7 +38,10 @@ def _zone(name: str) -> datetime.tzinfo:
 
 def in_zone(moment: datetime.datetime, zone: str) -> datetime.datetime:
     """Returns a moment in UTC in an Arrow time zone: a name as "Europe/Paris", or an offset as "+02:00"."""
-    return moment.astimezone(_zone(zone))
+    try:
+        return moment.astimezone(_zone(zone))
+    except OverflowError:
+        raise ValueError(f"{moment} is outside of the years 1 to 9999 in {zone!r}; column.values has it") from None
 
 
 def _names(batch: RecordBatch) -> list[str]:
@@ -110,7 +113,7 @@ def cell(column: Column, index: int) -> str:
 
 
 def __repr__(self: Column) -> str:
-    summary = f"<crossdock.Column {shown(self.name, 100)!r}: {self.type}, {len(self):,} elements>"
+    summary = f"<crossdock.Column {shown(self.name, 100)!r}: {shown(self.type, 100)}, {len(self):,} elements>"
     try:
         cells = [cell(self, i) for i in range(min(len(self), _MOST_ROWS))]
     except (ExportError, InvalidDataError, ValueError) as error:

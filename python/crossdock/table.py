@@ -9,7 +9,7 @@ from crossdock import _columns, _native
 from crossdock._filter import as_expression
 from crossdock._options import checked_name
 from crossdock._rows import first_and_count
-from crossdock._scan import Scan, both
+from crossdock._scan import Scan, both, expect_no_batch
 from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class Table:
         if self._columns is None and self._expression is None:
             try:
                 with self._scan.requests.get(None, batches=[]) as reader:
-                    for _ in reader:  # nothing comes; its connection can be used again
-                        pass
+                    expect_no_batch(reader)
                     return reader.schema
             except UnsupportedError:  # a live stream, or an older server
                 pass

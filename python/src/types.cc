@@ -108,6 +108,7 @@ PyRecordBatch to_device(const PyRecordBatch& self, nb::handle device, nb::handle
 
 void wait_until_ready(PyRecordBatch& self) {
   drain_deferred();
+  if (self.batch.host_readable()) return;  // other threads may read elements, which must stay where they are
   array::RecordBatch waited = self.batch;  // a copy, because other threads may use the batch meanwhile
   wait_for(waited);
   exchange::mark_ready(&waited);

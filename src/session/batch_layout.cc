@@ -9,7 +9,8 @@
 
 namespace crossdock::session {
 
-std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* rows) {
+std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* rows, std::uint64_t* all) {
+  *all = 0;
   const std::vector<array::Field>& fields = statistics.schema()->fields();
   if (fields.empty() || fields[0].name != "rows" || fields[0].type.id != array::TypeId::kInt64 ||
       fields[0].dictionary) {
@@ -17,6 +18,7 @@ std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* row
   }
   const RowRange wanted = *rows;
   std::vector<BatchRange> found;
+  std::uint64_t begin = 0;  // the first row of the first batch that is wanted
   std::uint64_t at = 0;     // the row that the next batch begins with
   std::uint64_t place = 0;  // of the next batch
   bool is_first = true;
@@ -36,9 +38,11 @@ std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* row
           (at < wanted.first || at - wanted.first < wanted.count)) {
         if (found.empty()) {
           found.push_back({static_cast<std::uint32_t>(place), 0});
+          begin = at;
           rows->first = wanted.first > at ? wanted.first - at : 0;
         }
         found.front().count = static_cast<std::uint32_t>(place - found.front().first + 1);
+        *all = end - begin;
       }
       at = end;
     }

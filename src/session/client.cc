@@ -236,15 +236,18 @@ std::unique_ptr<Reader> Client::Impl::get_rows(Client* client, const std::string
   options.rows.reset();
   for (int tries = 0; tries < kMostTries; ++tries) {
     RowRange trim = *given.rows;
+    std::uint64_t all = 0;
     std::int64_t version = -1;
     // A server that doesn't know such requests sends everything.
     if (const auto statistics = client->statistics(name, {}, given.timeout_ms, interrupted)) {
       version = statistics->version();
-      options.batches = batches_of(*statistics, &trim);
+      // Nothing but its version ties data to what was said of it.
+      if (version >= 0) options.batches = batches_of(*statistics, &trim, &all);
     }
     std::unique_ptr<Reader::Impl> reader = get(name, options, interrupted);
     if (options.batches && reader->version != version) continue;
     reader->trim = trim;
+    if (options.batches) reader->rows_to_come = all;
     return std::make_unique<Reader>(std::move(reader));
   }
   throw TimeoutError(shown(name) + " was replaced " + std::to_string(kMostTries) +

@@ -150,6 +150,13 @@ void Reader::Impl::request(const std::string& ticket) {
 // Cuts a batch to the rows that are wanted. Returns false if there are none in it.
 bool Reader::Impl::trim_rows(std::optional<array::RecordBatch>* batch) {
   const auto rows = static_cast<std::uint64_t>((*batch)->num_rows);
+  if (rows_to_come) {
+    if (rows > *rows_to_come) {
+      throw InvalidDataError("the server sent a batch of " + std::to_string(rows) + " rows where its statistics have " +
+                             std::to_string(*rows_to_come));
+    }
+    *rows_to_come -= rows;
+  }
   if (trim->first >= rows) {
     trim->first -= rows;
     batch->reset();

@@ -58,10 +58,11 @@ struct Reader::Impl {
   std::shared_ptr<ClientPool> data_pool;  // null: bodies arrive over `connection` as well
   GetOptions options;
   transport::InterruptHook interrupted;
-  std::string name;                    // for errors
-  std::vector<LocationTried> tried{};  // Reader::passed_over()
-  std::int64_t version = -1;           // Reader::version()
-  std::optional<RowRange> trim{};      // GetOptions::rows, counted from the first row that comes
+  std::string name;                             // for errors
+  std::vector<LocationTried> tried{};           // Reader::passed_over()
+  std::int64_t version = -1;                    // Reader::version()
+  std::optional<std::uint64_t> rows_to_come{};  // with `trim`, where the server has said how many the batches have
+  std::optional<RowRange> trim{};               // GetOptions::rows, counted from the first row that comes
   const Content content;
   std::shared_ptr<OutTensor> into;                    // where the tensor is wanted; null: anywhere
   ipc::TensorHeader tensor;                           // of the last batch that advance() has returned

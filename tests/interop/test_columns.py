@@ -8,6 +8,8 @@ import decimal
 import gc
 import math
 import random
+import signal
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -243,6 +245,58 @@ def test_the_lowest_number_of_a_time(unit):
             continue
         with pytest.raises(ValueError, match="column 't'"):
             column[0]
+
+
+def test_a_column_of_nulls_alone():
+    batch = xd.RecordBatch(pa.record_batch({"x": pa.nulls(5)}))
+    assert np.asarray(batch["x"][1:].validity).tolist() == [False] * 4
+    assert batch["x"].null_count == 5
+    assert batch.__dataframe__().get_column(0).describe_null == (0, None)
+
+
+def test_a_time_that_no_zone_has():
+    first = pa.array([-62135596800], pa.int64()).view(pa.timestamp("s", "America/New_York"))
+    column = xd.RecordBatch(pa.record_batch({"t": first}))["t"]
+    with pytest.raises(ValueError, match="outside of the years"):
+        column[0]
+    assert "0001-01-01" in repr(column)
+
+
+def test_lists_that_are_being_filled_are_seen_by_nobody():
+    """Python's garbage collector would show other code their empty places."""
+    column = xd.RecordBatch(pa.record_batch({"l": [[decimal.Decimal(i)] * 50 for i in range(4000)]}))["l"]
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            for one in gc.get_objects():
+                if type(one) is list and one:
+                    assert one[-1] is not stop
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        assert column.to_pylist()[-1][-1] == 3999
+    finally:
+        stop.set()
+        looking.join()
+
+
+def test_ctrl_c_ends_lists_of_lists():
+    """Each list is short, and all of them together are long."""
+    column = xd.RecordBatch(pa.record_batch({"l": [[*range(1000)]] * 20_000}))["l"]
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(KeyboardInterrupt):
+            column.to_pylist()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_rows_as_dicts():

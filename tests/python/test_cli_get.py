@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from tests.terminal import on_a_terminal
 
 import crossdock as xd
 
@@ -193,3 +194,14 @@ def test_shells_complete_servers_and_names(no_leftovers):
 def test_every_help_has_examples(command):
     run = subprocess.run([sys.executable, "-m", "crossdock", command, "-h"], capture_output=True, text=True, check=True)
     assert f"  crossdock {command}" in run.stdout.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_terminal_obeys_nothing_that_is_foreign(no_leftovers, form):
+    table = pa.table({"a\x1b[2J": ["\x1b]0;owned\x07\x9b31m\u202e"]})
+    with xd.serve({"t": table}) as server:
+        command = [sys.executable, "-m", "crossdock", "get", server.uri, "t", "-o", "-", "--format", form]
+        shown = on_a_terminal(command, expect=0 if form == "jsonl" else 2).decode()
+    # The command's own bar is on stderr, and isn't there where rows are on the same terminal.
+    assert not set("\x1b\x9b\u202e") & set(shown)
+    assert ("owned" in shown) == (form == "jsonl")

@@ -586,3 +586,40 @@ def test_more_columns_than_the_server_has_room_for():
         table = client.table("t")
         for name in names:  # six columns of 200,000 batches are more than a million entries
             assert table.filter([(name, "==", 2)]).to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        ~(pc.field("x") < math.nan),
+        ~(pc.field("x") <= math.nan),
+        (pc.field("x") < math.nan) == False,  # noqa: E712
+        ~(pc.scalar(math.nan) > pc.field("x")),
+        ~(pc.field("x") < pc.divide(pc.scalar(0.0), pc.scalar(0.0))),
+        ~pc.field("x").isin([math.nan]),
+        pc.if_else(pc.field("x") < math.nan, False, True),
+    ],
+)
+def test_comparisons_with_nan_lose_no_rows(server, client, expression):
+    """pyarrow takes them for comparisons with a number, when it decides what can match."""
+    table = pa.table({"x": [1.0, 2.0, 3.0], "n": [1, 2, 3]})
+    server.publish("floats", table)
+    assert client.table("floats").filter(expression).to_arrow() == table.filter(expression)
+
+
+def test_a_handle_follows_the_columns_of_its_table(server, client):
+    server.publish("follows", pa.table({"x": [1, 2, 3]}))
+    handle = client.table("follows")
+    assert handle.filter(pc.field("x") > 1).to_arrow().num_rows == 2
+    dataset = handle.to_dataset()
+    server.publish("follows", pa.table({"x": ["a", "b", "c"], "new": [1, 2, 3]}), replace=True)
+    assert handle.filter(pc.field("new") > 1).to_arrow().num_rows == 2
+    assert handle.filter(pc.field("x") > "a").to_arrow().num_rows == 2
+    assert dataset.to_table().column_names == ["x"]
+
+
+def test_columns_of_extension_types(server, client):
+    table = pa.table({"c": pa.array(["1", None, "3"], pa.json_()), "n": [1, 2, 3]})
+    server.publish("extended", table)
+    assert client.table("extended").filter(pc.field("c").is_valid()).to_arrow()["n"].to_pylist() == [1, 3]
+    assert client.table("extended").filter(pc.field("n") > 2).to_arrow()["c"].to_pylist() == ["3"]

@@ -49,6 +49,8 @@ def read_config(path: Path) -> Config:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise xd.InvalidArgumentError(f"{path} isn't TOML, or is half written: {error}") from None
+    except (RecursionError, ValueError) as error:  # nested too deep; a number of too many digits
+        raise xd.InvalidArgumentError(f"{path} can't be read: {error}") from None
     return _Checker(path, text).config(content)
 
 

@@ -42,7 +42,9 @@ def _print_head(batches: list[xd.RecordBatch], rows: int) -> None:
         return
     names = batches[0].schema.names
     numbers = {i for i, column in enumerate(batches[0]) if column.type.startswith(("int", "uint", "float", "decimal"))}
-    shown_rows = [[_values.text_of(column, i) for column in batch] for batch in batches for i in range(len(batch))]
+    # What is cut on a terminal needn't be made whole.
+    text_of = _values.text_of if terminal_width() is None else _values.short_text
+    shown_rows = [[text_of(column, i) for column in batch] for batch in batches for i in range(len(batch))]
     left_out = print_table(names, shown_rows, numbers)
     if terminal_width() is not None:
         print_left_out(left_out, rows - len(shown_rows), "; --columns A,B chooses" if left_out else "")
@@ -169,9 +171,10 @@ def get(
         names = None if columns is None else [column for column in columns.split(",") if column]
         known = None if entry is None else entry.rows
         total = known if rows is None else rows if known is None else min(rows, known)
-        with client.get(wanted, columns=names, timeout=timeout) as reader, Meter(wanted, total) as meter:
+        to_stdout = as_json or output == _STDOUT
+        with client.get(wanted, columns=names, timeout=timeout) as reader, Meter(wanted, total, to_stdout) as meter:
             batches = meter.counting(_first(reader, rows))
-            if as_json or output == _STDOUT:
+            if to_stdout:
                 write_stdout(".jsonl" if as_json else f".{form or 'arrows'}", reader.schema, batches)
                 return
             if output is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
 
@@ -18,7 +19,8 @@ from crossdock.cli.units import bytes_in_prose
 class Meter:
     """Counts the received data. Shows a progress bar on a terminal; summary() is a line for the end."""
 
-    def __init__(self, name: str | bytes, rows: int | None) -> None:
+    def __init__(self, name: str | bytes, rows: int | None, to_stdout: bool = False) -> None:
+        """to_stdout: the data goes there, where a bar would be between its lines if it is the same terminal."""
         self.rows = self.bytes = self.batches = 0
         self._name = shown_name(name)
         self._start = time.monotonic()
@@ -33,7 +35,7 @@ class Meter:
                 console=console,
                 transient=True,
             )
-            if console.is_terminal
+            if console.is_terminal and not (to_stdout and sys.stdout.isatty())
             else None
         )
         if self._progress is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import crossdock as xd
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
-from crossdock.cli.secrets import Logins, read_ticket_keys, read_token
+from crossdock.cli.secrets import Logins, open_without_waiting, read_ticket_keys, read_token
 from crossdock.cli.settings import SETTINGS, check_schemes
 
 _PASSED = (
@@ -76,8 +76,8 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
 
 
 def _digest(file: Path) -> bytes:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").digest()
+    with open_without_waiting(file) as opened:
+        return hashlib.sha256(opened.read()).digest()
 
 
 class Authenticator:

@@ -21,7 +21,8 @@ from crossdock.cli.output import pyarrow_for
 
 FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv", ".jsonl")
 TENSOR_FORMATS = (".npy",)
-TEXTS = (".csv", ".jsonl")  # A terminal can show these.
+TEXTS = (".jsonl",)  # A terminal can be given these: they are escaped.
+_ROWS_AT_ONCE = 4096  # as Python objects
 
 
 class Sink(Protocol):
@@ -79,8 +80,10 @@ class _JsonLines:
         self._sink = sink
 
     def write_batch(self, batch: xd.RecordBatch) -> None:
-        for row in batch.to_pylist():
-            self._sink.write(json.dumps(_plain(row), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        for start in range(0, len(batch), _ROWS_AT_ONCE):
+            for row in batch[start : start + _ROWS_AT_ONCE].to_pylist():
+                text = json.dumps(_plain(row), ensure_ascii=self._sink.isatty())
+                self._sink.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def __enter__(self) -> _JsonLines:
         return self
@@ -146,7 +149,7 @@ def check_terminal(suffix: str) -> None:
     """Refuses to write bytes to a terminal."""
     if suffix not in TEXTS and sys.stdout.isatty():
         raise typer.BadParameter(
-            f"a terminal can't show {suffix[1:]}: redirect the output, or give --format csv or jsonl",
+            f"a terminal isn't for {suffix[1:]}: redirect the output, or give --format jsonl",
             param_hint="--output",
         )
 

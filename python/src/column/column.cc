@@ -152,12 +152,13 @@ PyObject* shown_element(PyObject* self, PyObject* index) noexcept {
   return guarded([&] { return value_of(view_of(column_in(self)), at, kForText); });
 }
 
-/// For _dataframe.py: (format of the elements, or of the indices; offset; address and size of each buffer). The buffers
-/// of nested types are those of the node alone.
+/// For _dataframe.py: (format of the elements, or of the indices; offset; address and size of each buffer). The first
+/// buffer is the validity, with the address 0 where there is none. Those of nested types are of the node alone.
 PyObject* buffers(PyObject* self, PyObject*) noexcept {
   return guarded([&] {
     const ColumnView view = view_of(column_in(self));
     nb::list places;
+    if (!array::type_layout(view.field().type).has_validity()) places.append(nb::make_tuple(0, 0));
     for (const array::BufferView& one : view.buffers()) {
       places.append(nb::make_tuple(reinterpret_cast<std::uintptr_t>(one.data), one.size));
     }

@@ -95,7 +95,15 @@ nb::object validity_of(const RecordBatch& column) {
   made.schema = std::make_shared<array::Schema>(std::vector<Field>{std::move(bits)});
   made.num_rows = column.num_rows;
   made.nodes = {{column.nodes[0].length, 0, column.nodes[0].offset}};
-  made.buffers = {{}, column.buffers[0]};
+  if (column.schema->nodes()[0].type.has_validity()) {
+    made.buffers = {{}, column.buffers[0]};
+  } else {  // the null type has none: nothing is valid
+    const auto size = static_cast<std::size_t>(made.num_rows / 8 + 1);
+    const std::shared_ptr<std::byte[]> zeros(new std::byte[size]());
+    made.nodes[0].offset = 0;
+    made.buffers = {{}, {zeros.get(), static_cast<std::int64_t>(size)}};
+    made.owner = zeros;
+  }
   return tensor_of(made);
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "../errors.h"
+#include "../gil.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "temporal.h"
@@ -22,7 +23,7 @@ using array::TypeId;
 constexpr std::size_t kMostBytes = 200;
 constexpr std::int64_t kMostItems = 20;
 
-constexpr std::int64_t kBetweenSignals = 1 << 16;  // Elements between two looks for Ctrl-C.
+constexpr std::int64_t kBetweenSignals = 1 << 16;  // Elements of this thread between two looks for Ctrl-C.
 
 PyObject* checked_new(PyObject* made) {
   if (made == nullptr) throw nb::python_error();
@@ -66,6 +67,35 @@ PyObject* half(const ColumnView& column, std::int64_t index) {
   return checked_new(PyFloat_FromDouble(number));
 }
 
+/// Counts an element that was read. Every so often looks for Ctrl-C, and lets other threads run: lists in lists may
+/// have many elements though each has few.
+void count_element() {
+  thread_local std::int64_t left = kBetweenSignals;
+  if (--left > 0) return;
+  left = kBetweenSignals;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  const GilRelease others_run;
+}
+
+/// A list that is being filled. Python's garbage collector, which doesn't expect empty places, sees it once it is full.
+class Filling {
+ public:
+  explicit Filling(std::int64_t size) : list_(nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(size))))) {
+    PyObject_GC_UnTrack(list_.ptr());
+  }
+  void set(std::int64_t index, PyObject* item) noexcept {
+    PyList_SET_ITEM(list_.ptr(), static_cast<Py_ssize_t>(index), item);
+  }
+  /// Returns a new reference to the full list.
+  PyObject* done() {
+    PyObject_GC_Track(list_.ptr());
+    return list_.release().ptr();
+  }
+
+ private:
+  nb::object list_;
+};
+
 /// Returns an element of a child: for a text, one level below.
 nb::object object_of(const ColumnView& column, std::int64_t index, Use use) {
   if (use.text) --use.levels;
@@ -77,16 +107,16 @@ PyObject* list(const ColumnView& column, std::int64_t index, Use use) {
   const bool cut = use.text && range.length > kMostItems;
   if (cut) range.length = kMostItems;
   const ColumnView items = column.child(0).slice(range.start, range.length);
-  const nb::object made = nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(range.length))));
+  Filling made(range.length + (cut ? 1 : 0));
   const bool pairs = column.id() == TypeId::kMap;
   for (std::int64_t i = 0; i < range.length; ++i) {
-    if (i % kBetweenSignals == kBetweenSignals - 1 && PyErr_CheckSignals() != 0) throw nb::python_error();
+    count_element();
     nb::object item = pairs ? nb::make_tuple(object_of(items.child(0), i, use), object_of(items.child(1), i, use))
                             : object_of(items, i, use);
-    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), item.release().ptr());
+    made.set(i, item.release().ptr());
   }
-  if (cut && PyList_Append(made.ptr(), Py_Ellipsis) != 0) throw nb::python_error();
-  return nb::object(made).release().ptr();
+  if (cut) made.set(range.length, Py_NewRef(Py_Ellipsis));
+  return made.done();
 }
 
 PyObject* dictionary_of_fields(const ColumnView& column, std::int64_t index, Use use) {
@@ -180,12 +210,12 @@ PyObject* value_of(const ColumnView& column, std::int64_t index, Use use) {
 }
 
 PyObject* list_of(const ColumnView& column) {
-  const nb::object made = nb::steal(checked_new(PyList_New(static_cast<Py_ssize_t>(column.length()))));
+  Filling made(column.length());
   for (std::int64_t i = 0; i < column.length(); ++i) {
-    if (i % kBetweenSignals == kBetweenSignals - 1 && PyErr_CheckSignals() != 0) throw nb::python_error();
-    PyList_SET_ITEM(made.ptr(), static_cast<Py_ssize_t>(i), value_of(column, i));
+    count_element();
+    made.set(i, value_of(column, i));
   }
-  return nb::object(made).release().ptr();
+  return made.done();
 }
 
 }  // namespace crossdock::python
