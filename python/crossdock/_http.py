@@ -66,6 +66,7 @@ class HttpServer:
         host, port = self._socket.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._open = 0
+        self._waiting: dict[asyncio.Task[None], None] = {}  # for a request, the longest first
         self._exchanges: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -105,10 +106,12 @@ class HttpServer:
         assert task is not None
         self._exchanges.add(task)
         self._open += 1
+        self._waiting[task] = None
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                full = self._open > MOST_CONNECTIONS
+                full = self._open > MOST_CONNECTIONS and not self._end_the_longest_wait(task)
                 answer, is_head = await self._answer_to(reader, full)
+                self._waiting.pop(task, None)
                 writer.write(_encoded(answer, with_body=not is_head))
                 await writer.drain()
                 writer.close()
@@ -119,6 +122,17 @@ class HttpServer:
             writer.transport.abort()
             self._open -= 1
             self._exchanges.discard(task)
+            self._waiting.pop(task, None)
+
+    def _end_the_longest_wait(self, new: asyncio.Task[None]) -> bool:
+        """Ends the exchange that has waited the longest for its request, for a new one: those who send none must not
+        keep others out. Returns false if there is none."""
+        longest = next(iter(self._waiting))
+        if longest is new:
+            return False
+        del self._waiting[longest]
+        longest.cancel()
+        return True
 
     async def _answer_to(self, reader: asyncio.StreamReader, full: bool) -> tuple[Answer, bool]:
         """Returns the answer, and whether its body isn't wanted."""

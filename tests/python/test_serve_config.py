@@ -295,6 +295,32 @@ def test_a_token_file_that_others_can_read_is_refused(folder):
     assert "must have one line" in refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", folder / "token")
 
 
+def test_a_private_key_that_others_can_read_is_refused(folder):
+    for name in ("c.pem", "k.pem"):
+        (folder / name).write_text("anything")
+    (folder / "k.pem").chmod(0o644)
+    files = ("--tls-certificate", folder / "c.pem", "--tls-key", folder / "k.pem")
+    line = refused(folder / "one.arrow", "--uri", "tcp+tls:", *files, code=1)
+    assert f"others can read the file of the private key, {folder / 'k.pem'}" in line
+
+
+def test_named_pipes_are_not_waited_for(folder):
+    for name in ("pipe.pem", "pipe.arrow"):
+        os.mkfifo(folder / name)
+    line = refused(folder / "one.arrow", "--uri", "tcp+tls:", "--tls-certificate", folder / "pipe.pem")
+    assert "isn't a regular file" in line
+    config = folder / "pipes.toml"
+    config.write_text(f'[tables]\na = "{folder / "pipe.arrow"}"\n')
+    assert "is neither a file nor a folder" in refused("--config", config, "--check")
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 20_000, "[server]\nwindow = " + "1" * 5000])
+def test_numbers_and_nesting_without_end(folder, text):
+    config = folder / "long.toml"
+    config.write_text(text)
+    assert "long.toml" in refused("--config", config)
+
+
 def test_logins(tmp_path, monkeypatch):
     done = subprocess.run(
         [*COMMAND, "hash-password", "ada"], input="a pass:word\n", capture_output=True, text=True, check=True

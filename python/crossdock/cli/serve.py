@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -101,6 +103,8 @@ def _check(setup: Setup) -> None:
     """Checks what can be without a server, and says that it is right."""
     for source in setup.tables.values():
         _loading.state_of(source.path)
+        if not stat.S_ISREG(mode := os.stat(source.path).st_mode) and not stat.S_ISDIR(mode):
+            raise xd.InvalidArgumentError(f"{source.path} is neither a file nor a folder")
         _loading.is_loadable(source.path, "auto")
     print(f"valid: {counted(len(setup.tables), 'table')}, {counted(len(setup.settings), 'setting')}")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import crossdock as xd
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
-from crossdock.cli.secrets import Logins, open_without_waiting, read_ticket_keys, read_token
+from crossdock.cli.secrets import Logins, check_secret, open_without_waiting, read_ticket_keys, read_token
 from crossdock.cli.settings import SETTINGS, check_schemes
 
 _PASSED = (
@@ -61,6 +61,8 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     token_file, logins, keys = (settings.get(name) for name in ("token_file", "logins", "ticket_keys"))
     stable = settings.get("stable", "trust")
     tls_files = [settings.get(name) for name in _TLS_FILES]
+    if tls_files[1] is not None:
+        check_secret(tls_files[1], "private key")
     return Setup(
         settings=settings,
         tables={
