@@ -180,7 +180,8 @@ def test_looks_at_a_server_are_compared_with_none(tmp_path):
     result = run("top", tmp_path)
     assert [row["how"] for row in result["rows"]] == ["terminal", "page", "lines"]
     for row in result["rows"]:
-        assert min(row["speed"], row["alone"], row["own_processors"]) > 0
+        assert min(row["speed"], row["alone"]) > 0
+        assert row["own_processors"] >= 0  # it may not have looked in so short a time
     assert [target["bound"] for target in result["targets"]] == [1] * 6
 
 

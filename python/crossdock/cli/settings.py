@@ -50,7 +50,7 @@ def _bytes(value: object) -> int:
 def _seconds(value: object) -> float:
     seconds: float = _of_type(value, (int, float), "a number of seconds")
     if not math.isfinite(seconds) or seconds < 0:
-        raise WrongValueError(f"must be a number of seconds from 0 on, not {seconds}")
+        raise WrongValueError(f"must be at least 0 seconds, and not without end; it is {seconds}")
     return seconds
 
 
