@@ -309,7 +309,8 @@ def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dic
             add(f"{name}, against Flight over a Unix socket, {size(batch_bytes)}", ratio, bound, "x", at_most=False)
     by_column = [results.of(n, "Crossdock, Python", "spin", "columns", "stretch") for n in SIZES]
     for batch_bytes, cost in zip(SIZES, by_column, strict=True):
-        add(f"Python, spin, a value of each of 8 columns by index, {size(batch_bytes)}", cost / 1000, 4, "µs", at_most=True)
+        name = f"Python, spin, a value of each of 8 columns by index, {size(batch_bytes)}"
+        add(name, cost / 1000, 4, "µs", at_most=True)
     for row in latency:
         bound = 1.5 if row["wake"] == "spin" else 35
         add(f"one-way latency of a batch, {row['wake']}: p50", row["one_way"]["p50"] / 1000, bound, "µs", at_most=True)
@@ -323,7 +324,7 @@ def make_targets(results: Results, latency: list[dict[str, Any]], heap: list[dic
 def print_results(
     results: Results, sizes: list[int], latency: list[dict[str, Any]], heap: list[dict[str, Any]]
 ) -> None:
-    reads = {"first": "1 byte a buffer", "columns": "a value of each column, by index", "sum": "all, summed", "all": "all, copied"}
+    reads = {"first": "1 byte a buffer", "columns": "by column index", "sum": "all, summed", "all": "all, copied"}
     rows = []
     for way in sorted(results.ways(), key=lambda way: way.read == "sum"):
         costs = [duration(results.of(n, way.name, way.wake, way.read, "stretch")) for n in sizes]
