@@ -254,7 +254,8 @@ def test_handoff_has_every_way_wake_mode_and_read(tmp_path):
         ["-"],
         ["first", "sum"],
     )
-    assert set(rows) == {*ours, *peers, ("memcpy, one thread", "-", "all")}
+    by_column = ("Crossdock, Python", "spin", "columns")
+    assert set(rows) == {*ours, *peers, by_column, ("memcpy, one thread", "-", "all")}
     for row in rows.values():
         assert row["batch_bytes"] == size
         assert row["batches"] > 0

@@ -79,7 +79,7 @@ crossdock top shm:flights --web 127.0.0.1:8080
 """
 
 # The live view draws a whole terminal for each look.
-_SECONDS, _LIVE_SECONDS = 1.0, 2.0
+_SECONDS, _LIVE_SECONDS = 1.0, 3.0
 
 
 @app.command(
