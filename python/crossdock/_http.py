@@ -15,7 +15,7 @@ from crossdock.errors import ConnectionError, InvalidArgumentError
 
 __all__ = ["Answer", "HttpServer"]
 
-MOST_CONNECTIONS = 256  # At once. Others are answered with 503 and closed.
+MOST_CONNECTIONS = 256  # At once. For one more, the one that has waited the longest for its request is ended.
 MOST_REQUEST = 8192  # Bytes of a request's first line and its headers.
 REQUEST_SECONDS = 5.0  # For a whole exchange: the client is disconnected then, however far it is.
 

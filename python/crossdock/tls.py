@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TypeAlias, final
 
 from crossdock import _native
+from crossdock._files import open_regular
 from crossdock.errors import InvalidArgumentError
 
 __all__ = ["TLS"]
@@ -26,9 +26,7 @@ def _read(source: Pem | None, what: str) -> bytes:
         raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {type(source).__name__}")
     if isinstance(source, str) and source.startswith("-----BEGIN"):
         raise InvalidArgumentError(f"{what} is a PEM text: give it as bytes, or the path of its file")
-    with open(source, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a named pipe would be waited for
-            raise InvalidArgumentError(f"{what}: {os.fspath(source)} isn't a regular file")
+    with open_regular(source, f"{what}: {os.fspath(source)}") as file:
         text = file.read(_MOST + 1)
     if not 0 < len(text) <= _MOST:
         raise InvalidArgumentError(f"{what}: {os.fspath(source)} is {'too long' if text else 'empty'} for a PEM file")

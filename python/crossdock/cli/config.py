@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import difflib
 import fcntl
-import os
 import re
 import signal
-import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
+from crossdock._files import open_regular
 from crossdock._names import parsed_name, shown_name
 from crossdock._text import shown
-from crossdock.cli.secrets import open_without_waiting
 from crossdock.cli.settings import SETTINGS, WrongValueError
 
 _MOST_BYTES = 16 << 20
@@ -56,9 +54,7 @@ def read_config(path: Path) -> Config:
 
 def _read(path: Path) -> str:
     try:
-        with open_without_waiting(path) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise xd.InvalidArgumentError(f"{path} isn't a regular file")
+        with open_regular(path, str(path)) as file:
             _refuse_writers(path, file.fileno())
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import json
+import math
+from base64 import b64encode
 from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -46,3 +49,19 @@ def number(count: int | None) -> str:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value), flush=True)
+
+
+def json_value(value: Any) -> Any:
+    """Returns what JSON has for a value: NaN and infinities become null, bytes base64, times ISO 8601, and all
+    others texts."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: json_value(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(one) for one in value]
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    return value if value is None or isinstance(value, (int, str)) else str(value)

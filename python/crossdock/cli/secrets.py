@@ -9,22 +9,20 @@ import hmac
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import crossdock as xd
+from crossdock._files import open_regular
 from crossdock._text import shown
 
 _MOST_BYTES = 1 << 20
 
 
-def open_without_waiting(path: Path) -> BinaryIO:
-    """Opens a file for reading. A named pipe without a writer doesn't wait for one."""
-    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+def _named(path: Path, what: str) -> str:
+    return f"the file of the {what}, {path},"
 
 
 def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, isn't a regular file")
     if info.st_uid == os.geteuid() and info.st_mode & 0o077:
         raise xd.PermissionError(
             f"others can read the file of the {what}, {path} (its mode is {stat.S_IMODE(info.st_mode):04o}): "
@@ -34,13 +32,14 @@ def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
 
 def check_secret(path: Path, what: str) -> None:
     """Refuses a file as read_secret() does, without reading it."""
-    _check_owner_alone(os.stat(path), path, what)
+    with open_regular(path, _named(path, what)) as file:
+        _check_owner_alone(os.fstat(file.fileno()), path, what)
 
 
 def read_secret(path: Path, what: str) -> str:
     """Returns the text of a file that only its owner may read, as ssh demands of keys: one of this user's that others
     can read is refused. Files of other users, as a service manager hands them over, are taken as they are."""
-    with open_without_waiting(path) as file:
+    with open_regular(path, _named(path, what)) as file:
         _check_owner_alone(os.fstat(file.fileno()), path, what)
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import crossdock as xd
+from crossdock._files import open_regular
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
-from crossdock.cli.secrets import Logins, check_secret, open_without_waiting, read_ticket_keys, read_token
+from crossdock.cli.secrets import Logins, check_secret, read_ticket_keys, read_token
 from crossdock.cli.settings import SETTINGS, check_schemes
 
 _PASSED = (
@@ -78,7 +79,7 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
 
 
 def _digest(file: Path) -> bytes:
-    with open_without_waiting(file) as opened:
+    with open_regular(file, str(file)) as opened:
         return hashlib.sha256(opened.read()).digest()
 
 

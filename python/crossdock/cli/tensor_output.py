@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from crossdock import _native
 from crossdock._names import shown_name
 from crossdock._text import shown
 from crossdock.cli.layout import table_lines, terminal_width, wrapped
+from crossdock.cli.output import json_value
 from crossdock.errors import SystemError, UnsupportedError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def get(
     seconds = max(time.monotonic() - start, 1e-6)
     if as_json:
         for path, tensor in tensors.items():
-            print(json.dumps({**about(path, tensor), "values": _json_values(tensor)}), flush=True)
+            print(json.dumps({**about(path, tensor), "values": json_value(tensor.tolist())}), flush=True)
         return
     size = sum(tensor.nbytes for tensor in tensors.values())
     what = content_text(entry) if entry.kind == "tensor" else f"{len(tensors):,} tensors"
@@ -114,19 +114,6 @@ def get(
         _print_values(tensors[()])
     else:
         show(tensors, None)
-
-
-def _json_values(tensor: _native.Tensor) -> Any:
-    """Returns the elements as nested lists of what JSON has: null for NaN and infinities, texts for other types."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        if isinstance(value, float):
-            return value if math.isfinite(value) else None
-        return value if isinstance(value, (int, str)) else str(value)
-
-    return plain(tensor.tolist())
 
 
 def _numpy() -> Any:

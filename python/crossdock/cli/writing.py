@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 import os
 import sys
-from base64 import b64encode
 from collections.abc import Iterable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -17,7 +13,7 @@ import typer
 
 import crossdock as xd
 from crossdock._text import shown
-from crossdock.cli.output import pyarrow_for
+from crossdock.cli.output import json_value, pyarrow_for
 
 FORMATS = (".arrow", ".arrows", ".feather", ".parquet", ".csv", ".jsonl")
 TENSOR_FORMATS = (".npy",)
@@ -55,24 +51,6 @@ def check_content(target: Path, kind: str) -> None:
         )
 
 
-def _plain(value: Any) -> Any:
-    """Returns what JSON has for a value: NaN and infinities become null, bytes base64, times ISO 8601, decimals and
-    durations texts."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (Decimal, datetime.timedelta)):
-        return str(value)
-    return value
-
-
 class _JsonLines:
     """Writes each row as a JSON object on a line."""
 
@@ -82,7 +60,7 @@ class _JsonLines:
     def write_batch(self, batch: xd.RecordBatch) -> None:
         for start in range(0, len(batch), _ROWS_AT_ONCE):
             for row in batch[start : start + _ROWS_AT_ONCE].to_pylist():
-                text = json.dumps(_plain(row), ensure_ascii=self._sink.isatty())
+                text = json.dumps(json_value(row), ensure_ascii=self._sink.isatty())
                 self._sink.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def __enter__(self) -> _JsonLines:
