@@ -251,7 +251,7 @@ class FullChecker {
     if (are_run_ends(in.layout->id, ends, in.node.length)) return;
     std::int64_t before = 0;
     for (std::int64_t i = 0; i < in.node.length; ++i) {
-      const std::int64_t end = load_run_end(in.layout->id, ends, i);
+      const std::int64_t end = load_integer(in.layout->id, ends, i);
       if (end <= before) {
         fail_at(in, i, "the run ends at " + std::to_string(end) + ", not after " + std::to_string(before));
       }

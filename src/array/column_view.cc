@@ -4,6 +4,7 @@
 
 #include "array/internal/bits.h"
 #include "array/internal/check_structure.h"
+#include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
 #include "core/bytes.h"
@@ -17,19 +18,6 @@ constexpr std::int64_t kInlineView = 12;  // A view of at most so many bytes hol
 bool is_wide(TypeId id) noexcept {
   return id == TypeId::kLargeUtf8 || id == TypeId::kLargeBinary || id == TypeId::kLargeList ||
          id == TypeId::kLargeListView;
-}
-
-/// Reads a signed or unsigned number of a type of integers. Unsigned numbers above 63 bits become negative.
-std::int64_t integer_at(TypeId id, const std::byte* from) noexcept {
-  switch (id) {
-    case TypeId::kInt8: return load_once<std::int8_t>(from);
-    case TypeId::kUInt8: return load_once<std::uint8_t>(from);
-    case TypeId::kInt16: return load_once<std::int16_t>(from);
-    case TypeId::kUInt16: return load_once<std::uint16_t>(from);
-    case TypeId::kInt32: return load_once<std::int32_t>(from);
-    case TypeId::kUInt32: return load_once<std::uint32_t>(from);
-    default: return load_once<std::int64_t>(from);
-  }
 }
 
 }  // namespace
@@ -95,8 +83,7 @@ bool ColumnView::boolean(std::int64_t index) const {
 }
 
 std::int64_t ColumnView::number_at(std::size_t which, std::int64_t at, bool wide) const {
-  const auto* const numbers = static_cast<const std::byte*>(buffer(which).data);
-  return wide ? load_once<std::int64_t>(numbers + at * 8) : load_once<std::int32_t>(numbers + at * 4);
+  return load_integer(wide ? TypeId::kInt64 : TypeId::kInt32, buffer(which).data, at);
 }
 
 std::string_view ColumnView::bytes(std::int64_t index) const {
@@ -194,19 +181,10 @@ ElementPlace ColumnView::place(std::int64_t index) const {
   const std::int64_t at = offset_ + index;
   if (layout_->id == TypeId::kRunEndEncoded) {
     const ColumnView ends = child(0);
-    std::int64_t low = 0;
-    std::int64_t high = ends.length_;
-    while (low < high) {  // finds the first run that ends after `at`
-      const std::int64_t middle = low + (high - low) / 2;
-      const auto width = static_cast<std::size_t>(ends.layout_->type.width);
-      if (integer_at(ends.layout_->id, ends.fixed(middle, width)) > at) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    if (low >= ends.length_ || low >= child(1).length_) throw_damaged(index, "no run has it");
-    return {1, low};
+    const std::int64_t run =
+        find_run(ends.id(), ends.buffer(1).data, ends.offset_, ends.offset_ + ends.length_, at + 1) - ends.offset_;
+    if (run >= ends.length_ || run >= child(1).length_) throw_damaged(index, "no run has it");
+    return {1, run};
   }
   if (layout_->id != TypeId::kSparseUnion && layout_->id != TypeId::kDenseUnion) throw_wrong_type("unions or runs");
   const auto code = load_once<std::int8_t>(static_cast<const std::byte*>(buffer(0).data) + at);
@@ -231,7 +209,8 @@ const RecordBatch& ColumnView::dictionary() const {
 
 std::int64_t ColumnView::index_of_value(std::int64_t index) const {
   const ColumnView there = values();
-  const std::int64_t value = integer_at(layout_->id, fixed(index, static_cast<std::size_t>(layout_->type.width)));
+  check(index);
+  const std::int64_t value = load_integer(layout_->id, buffer(1).data, offset_ + index);
   if (value < 0 || value >= there.length_) throw_damaged(index, "its index is outside of the dictionary");
   return value;
 }

@@ -325,22 +325,11 @@ class Normalizer {
     const Node ends = in_.nodes[ends_node];
     const std::size_t validity = at_.end();  // the next node's buffers are validity and the run ends
     const void* data = in_.buffers[validity + 1].data;
-    const auto end_of = [&](std::int64_t run) { return load_run_end(type, data, ends.offset + run); };
-    // Returns the first run from `from` on that ends at `least` or later.
-    const auto find_run = [&](std::int64_t from, std::int64_t least) {
-      std::int64_t to = ends.length;
-      while (from < to) {
-        const std::int64_t middle = from + (to - from) / 2;
-        if (end_of(middle) < least) {
-          from = middle + 1;
-        } else {
-          to = middle;
-        }
-      }
-      return from;
+    const auto run_that_reaches = [&](std::int64_t from, std::int64_t least) {
+      return find_run(type, data, ends.offset + from, ends.offset + ends.length, least) - ends.offset;
     };
-    const std::int64_t first = find_run(0, base + 1);
-    const std::int64_t last = find_run(first, base + length);
+    const std::int64_t first = run_that_reaches(0, base + 1);
+    const std::int64_t last = run_that_reaches(first, base + length);
     if (last >= ends.length) fail(ends_node, "the runs end before element " + std::to_string(base + length));
     const std::int64_t runs = last - first + 1;
     if (null_count(ends_node, validity, first, runs) != 0) fail(ends_node, "run ends are null");
@@ -360,7 +349,7 @@ class Normalizer {
     for (std::int64_t run = 0; run < runs; ++run) {
       // Run ends between the first and the last aren't checked here. An invalid run end stays invalid, within the range
       // of its type.
-      const std::int64_t end = std::min(load_run_end(type, old.data, run), base + length) - base;
+      const std::int64_t end = std::min(load_integer(type, old.data, run), base + length) - base;
       store_run_end(type, copy, run, std::max<std::int64_t>(end, 0));
     }
   }

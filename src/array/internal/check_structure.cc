@@ -171,7 +171,7 @@ void Checker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t
   }
   if (end == 0 || !readable_) return;
   const BufferView& buffer = batch_.buffers[at.first() + 1];
-  const std::int64_t last = load_run_end(schema_.nodes()[i].id, buffer.data, ends.offset + ends.length - 1);
+  const std::int64_t last = load_integer(schema_.nodes()[i].id, buffer.data, ends.offset + ends.length - 1);
   if (last < end) {
     fail(i, "the last run ends at " + std::to_string(last) + ", before the end of its parent, " + std::to_string(end));
   }

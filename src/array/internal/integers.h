@@ -28,12 +28,26 @@ T number_at(const std::byte* numbers, std::int64_t i) noexcept {
   return load_once<T>(numbers + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// Returns run end `i` of a buffer. `type` is one of the three integer types of run ends; the caller has checked that
-/// the bytes exist.
-inline std::int64_t load_run_end(TypeId type, const void* data, std::int64_t i) noexcept {
+/// Returns number `i` of a buffer of any integer type, read by load_once(). An unsigned number over 63 bits becomes
+/// negative. The caller has checked that the bytes exist.
+inline std::int64_t load_integer(TypeId type, const void* data, std::int64_t i) noexcept {
   return with_integer(type, [&](auto zero) {
     return static_cast<std::int64_t>(number_at<decltype(zero)>(static_cast<const std::byte*>(data), i));
   });
+}
+
+/// Returns the first run of [from, to) that ends at `least` or later; `to` if none does. Reads a run end at most once.
+inline std::int64_t find_run(TypeId type, const void* ends, std::int64_t from, std::int64_t to,
+                             std::int64_t least) noexcept {
+  while (from < to) {
+    const std::int64_t middle = from + (to - from) / 2;
+    if (load_integer(type, ends, middle) < least) {
+      from = middle + 1;
+    } else {
+      to = middle;
+    }
+  }
+  return from;
 }
 
 /// Stores run end `i`; `end` fits the type.
