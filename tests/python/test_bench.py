@@ -270,7 +270,7 @@ def test_handoff_has_every_way_wake_mode_and_read(tmp_path):
     assert all(row["first_batch"] > 0 for row in result["mapping"])
     assert (tmp_path / "handoff.png").read_bytes().startswith(b"\x89PNG")
     names = [target["name"] for target in result["targets"]]
-    assert len(names) == len(set(names)) == 5
+    assert len(names) == len(set(names)) == 6
 
 
 def test_memory_looks_at_ten_consumers_and_both_ends_of_a_connection(tmp_path):

@@ -98,7 +98,7 @@ def test_once_for_programs():
     value = json.loads(line)
     assert value["uri"] == server.uri
     assert value["error"] is None
-    assert value["seconds"] >= 0.2
+    assert value["seconds"] >= 0.199  # a difference of two readings of a clock, in floating point
     assert value["server"]["uris"] == server.uris
     assert {one["carrier"] for one in value["consumers"]} == {"shm", "tcp"}
     assert len({one["id"] for one in value["consumers"]}) == 2
