@@ -5,7 +5,8 @@
 Each round runs the consumers twice, with and without a look at its usual interval, and each begins every other round.
 Three looks are compared: the live view on a terminal, the page with one that reads its events, and lines for programs.
 Compared are the batches a second of all consumers, and the processor time that a batch takes at both its ends: how
-much of the processors the view itself has is said beside them. Writes build/bench/top.json.
+much of the processors the view itself has is said beside them. What is measured begins when the view shows the server:
+a program's start is the same beside anything. Writes build/bench/top.json.
 """
 
 from __future__ import annotations
@@ -41,6 +42,17 @@ def drain(descriptor: int) -> None:
             pass
 
 
+def read_until(descriptor: int, end: bytes) -> bytes:
+    """What was written up to `end`, and perhaps more."""
+    written = b""
+    while end not in written:
+        more = os.read(descriptor, 1 << 16)
+        if not more:
+            raise RuntimeError(f"the view ended after {written[-500:]!r}")
+        written += more
+    return written
+
+
 @contextlib.contextmanager
 def looking(uri: str, how: str) -> Iterator[int]:
     """Runs `crossdock top` beside what is measured, and reads what it writes. Its process."""
@@ -57,10 +69,11 @@ def looking(uri: str, how: str) -> Iterator[int]:
     os.close(slave)
     events: Any = None
     try:
-        url = os.read(master, 1 << 16)  # It runs once it has written something.
+        shown = {"terminal": b"in all", "page": b"\n", "lines": b"\n"}[how]
+        first = read_until(master, shown)
         reader = threading.Thread(target=drain, args=(master,))
         if how == "page":
-            events = urllib.request.urlopen(url.decode().strip() + "events", timeout=60)
+            events = urllib.request.urlopen(first.decode().strip() + "events", timeout=60)
             reader = threading.Thread(target=lambda: list(events))
         reader.start()
         yield child.pid
@@ -135,7 +148,7 @@ def main() -> None:
                 }
             )
     _report.print_table(
-        f"{given.consumers} consumers, with a look each second and without",
+        f"{given.consumers} consumers, with a look at its usual interval and without",
         ["look", "batches/s with it", "without", "slower by", "processor time a batch", "the view's own"],
         [
             [

@@ -46,6 +46,14 @@ def _lines(pairs: view.Pairs, width: int) -> Text:
     return lines
 
 
+def _show(widget: Static, text: Text | str, *, wraps: bool = False) -> None:
+    """Shows a text, unless it is shown already. The screen is laid out again only if the text has another number of
+    lines, or `wraps`: that takes longer than to draw the lines that have changed."""
+    before = widget.content
+    if text != before:
+        widget.update(text, layout=wraps or str(before).count("\n") != str(text).count("\n"))
+
+
 def _terminal_is_gone() -> bool:
     """Whether the other end of the terminal was closed."""
     poll = select.poll()
@@ -96,7 +104,7 @@ class _Details(ModalScreen[None]):
         scroll = self.query_one(VerticalScroll)
         scroll.border_subtitle = "isn't there any more" if self._gone else ""
         pairs = view.about_row(self._view, self._row)
-        self.query_one(Static).update(_lines(pairs, scroll.content_size.width))
+        _show(self.query_one(Static), _lines(pairs, scroll.content_size.width))
 
 
 class TopApp(App[None]):
@@ -201,21 +209,24 @@ class TopApp(App[None]):
         about = base.query_one("#about", Static)
         width = self.size.width - 2
         pairs = view.about_server(look.uri, look.snapshot)
-        about.update(_lines(pairs, width))
-        base.query_one("#history", Static).update(sparkline(list(look.history), width))
+        _show(about, _lines(pairs, width))
+        _show(base.query_one("#history", Static), sparkline(list(look.history), width))
         for name in _NAMES:
-            base.query_one(f"#{name}", Tab).label = f"{name.capitalize()} {view.count_of(name, look.snapshot)}"
+            tab, label = base.query_one(f"#{name}", Tab), f"{name.capitalize()} {view.count_of(name, look.snapshot)}"
+            if tab.label_text != label:
+                tab.label = label
         self._draw_rows(base.query_one(RowTable), base.query_one("#more", Static), look.snapshot)
 
     def _draw_state(self, state: Static) -> None:
         look = self._look
         state.set_class(look is not None and look.error is not None, "lost")
         if look is None:
-            state.update("connecting ...")
+            _show(state, "connecting ...", wraps=True)
         elif look.error is not None:
-            state.update(Text(f"No server: {look.error}\nTrying again. What is shown is {in_time(look.age)} old."))
+            error = f"No server: {look.error}\nTrying again. What is shown is {in_time(look.age)} old."
+            _show(state, Text(error), wraps=True)
         else:
-            state.update("paused; space goes on" if self._paused else "")
+            _show(state, "paused; space goes on" if self._paused else "", wraps=True)
         state.display = look is None or look.error is not None or self._paused
 
     def _draw_rows(self, table: RowTable, more: Static, snapshot: Snapshot) -> None:
@@ -232,7 +243,7 @@ class TopApp(App[None]):
             parts.append(f"{left_out:,} more that the server left out")
         about = columns[order].about
         parts.append(f"sorted by {columns[order].title}" + (f": {about}" if about else ""))
-        more.update(Text(", ".join(parts), no_wrap=True, overflow="ellipsis"))
+        _show(more, Text(", ".join(parts), no_wrap=True, overflow="ellipsis"))
 
     # ---- what the user does ----
 

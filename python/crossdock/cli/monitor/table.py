@@ -142,12 +142,8 @@ class RowTable(ScrollView):
         return Strip(segments)
 
     def _line(self, row: Row, style: Style) -> Strip:
-        return Strip(
-            [
-                Segment(_fitted(column.text(row), column.width, not column.is_text) + " " * _GAP, style)
-                for column in self._columns
-            ]
-        )
+        cells = (_fitted(column.text(row), column.width, not column.is_text) + " " * _GAP for column in self._columns)
+        return Strip([Segment("".join(cells), style)])
 
     # ---- what the user does ----
 
