@@ -157,9 +157,10 @@ class Server:
         client.
     stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
         over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
-    metrics: "127.0.0.1:9464": also answers HTTP requests there: `/metrics` for Prometheus, `/healthz`, and `/readyz`,
-        which is ready once all `sources` are published. Port 0 is a free one, the host "*" every address of the
-        machine; see `server.metrics`. Everybody who reaches the address may ask. It needs prometheus-client.
+    metrics: "127.0.0.1:9464", or "9464" for short: also answers HTTP requests there: `/metrics` for Prometheus,
+        `/healthz`, and `/readyz`, which is ready once all `sources` are published. Port 0 is a free one, the host "*"
+        every address of the machine; see `server.metrics`. Everybody who reaches the address may ask. It needs
+        prometheus-client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.

@@ -11,7 +11,7 @@ import typer
 import crossdock as xd
 from crossdock.cli import completion
 from crossdock.cli.app import app
-from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.help_texts import EXIT_CODES, HTTP_ADDRESS, TOKEN
 from crossdock.cli.layout import terminal_width
 from crossdock.cli.monitor import text
 from crossdock.cli.monitor.look import Observed
@@ -57,11 +57,12 @@ def _show(server: Observed, interval: float) -> None:
 
 
 def _serve_page(server: Observed, interval: float, address: str) -> None:
+    from crossdock._http import Address
     from crossdock.cli.monitor import web
 
     try:
-        at = web.Address.of(address)
-    except ValueError as error:
+        at = Address.of(address)
+    except xd.InvalidArgumentError as error:
         raise typer.BadParameter(str(error), param_hint="--web") from None
     server.snapshot()
     if not at.is_loopback:
@@ -100,8 +101,7 @@ def top(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Serve a page for browsers instead: '8080' is a port of the loopback, '0' picks one, '*:8080' is for "
-            "other machines. Prints its URL.",
+            help=f"Serve a page for browsers instead, at {HTTP_ADDRESS}. Prints its URL.",
             show_default=False,
         ),
     ] = None,
