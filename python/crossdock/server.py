@@ -435,17 +435,16 @@ class Server:
         """Returns the cost of each source, the leases of each consumer, and counts since the server's start: a snapshot
         in plain dicts and lists.
 
-        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers", the connections:
-        id (of its connection), pid, peer, name, previous (its last stream that has ended), batches, rows, bytes,
-        window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
-        bytes_by_value, carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began:
-        "map", "read" or "message"; None before the first, and of a connection without bodies) and why (the reason for
-        that way).
+        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, streams (that were started). "consumers",
+        the connections: id (of its connection), pid, peer, name, previous (its last stream that has ended), batches,
+        rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier
+        (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
+        "message"; None before the first, and of a connection without bodies) and why (the reason for that way).
 
-        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (all since the start),
-        "connections_now", "rejected" (clients that were rejected in their handshake, by reason: "version",
-        "not_allowed", "malformed", "late", "full", "resources", "protection") and "protocol_errors" (connections that
-        were ended because they broke the protocol).
+        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (those that are there),
+        "accepted_connections" (all since the start), "rejected_connections" (clients that were rejected in their
+        handshake, by reason: "version", "not_allowed", "malformed", "late", "full", "resources", "protection") and
+        "protocol_errors" (connections that were ended because they broke the protocol).
 
         Sums over all streams since the start, which never decrease: "streams", "batches", "rows", "bytes",
         "bytes_by_value", "bytes_copied", "bitmap_bytes_copied", and two histograms: "first_batch", the time from a

@@ -405,7 +405,7 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
   if (choice.table) {
     auto stream = choice.host_copy ? open_host_copy(&item, request, asking, choice.way, waker)
                                    : open_table(choice.table, asking, choice.way, request.batches);
-    if (!asks_for_schema(request) && ++item.consumers == item.times) withdrawn = remove(found);
+    if (!asks_for_schema(request) && ++item.streams == item.times) withdrawn = remove(found);
     return stream;
   }
   if (item.consumed) {
@@ -477,7 +477,7 @@ void Catalog::count_request(const std::string& name, const PublishedTable& table
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end() || found->second->table.get() != &table) return;  // evicted meanwhile, or replaced
-  ++found->second->consumers;
+  ++found->second->streams;
   found->second->last_request = ++requests_;
 }
 
@@ -514,7 +514,7 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
                                      .waker = waker,
                                      .bytes_copied = item->bytes_copied,
                                      .runtime = options_.runtime});
-  ++item->consumers;
+  ++item->streams;
   if (item->one_shot) {
     item->consumed = true;
     item->make = nullptr;
@@ -665,7 +665,7 @@ void Catalog::add_stats(ServerStats* stats) const {
     SourceStats source;
     source.name = name;
     source.kind = item->kind;
-    source.consumers = item->consumers;
+    source.streams = item->streams;
     source.bytes_copied = item->all_bytes_copied();
     if (item->table) {
       source.rows = item->table->rows;

@@ -114,8 +114,8 @@ class Catalog final : public flight::Directory {
     bool one_shot = false;
     bool consumed = false;
     std::uint64_t last_request = 0;  // the number of it
-    std::uint64_t consumers = 0;
-    std::uint64_t times = 0;  // PublishOptions::times
+    std::uint64_t streams = 0;       // that were started
+    std::uint64_t times = 0;         // PublishOptions::times
   };
 
   using Items = std::map<std::string, std::shared_ptr<Item>, std::less<>>;

@@ -96,11 +96,12 @@ def test_metrics_are_the_statistics(server):
     assert found["crossdock_leases"] == stats["leases"]
     assert found["crossdock_leased_bytes"] == held.nbytes
     assert found["crossdock_oldest_lease_seconds"] >= stats["oldest_lease"]
-    assert found["crossdock_connections shm"] == found["crossdock_accepted_connections_total"] == 2
-    assert found["crossdock_rejected_connections_total full"] == 0
+    assert found["crossdock_connections shm"] == stats["connections"] == 2
+    assert found["crossdock_accepted_connections_total"] == stats["accepted_connections"] == 2
+    assert found["crossdock_rejected_connections_total full"] == stats["rejected_connections"]["full"] == 0
     assert found["crossdock_sources"] == 1
     assert found["crossdock_source_bytes table t"] == TABLE.nbytes
-    assert found["crossdock_source_requests_total table t"] == 2
+    assert found["crossdock_source_streams_total table t"] == stats["sources"][0]["streams"] == 2
     assert found["crossdock_first_batch_seconds_count"] == 2
     assert found["crossdock_first_batch_seconds_bucket +Inf"] == 2
     assert found["crossdock_first_batch_seconds_sum"] == stats["first_batch"]["sum"]
@@ -343,8 +344,8 @@ def test_of_many_names_those_have_metrics_that_are_asked_for(server):
         client.get("s299").close()
     found = scrape(server.metrics.uri)
     assert found["crossdock_sources"] == 301
-    assert sum(name.startswith("crossdock_source_requests_total") for name in found) == 256
-    assert found["crossdock_source_requests_total table s299"] == 1
+    assert sum(name.startswith("crossdock_source_streams_total") for name in found) == 256
+    assert found["crossdock_source_streams_total table s299"] == 1
 
 
 def test_the_port_is_free_once_the_server_is_closed():
@@ -504,7 +505,7 @@ def test_a_real_prometheus_scrapes_them(server, tmp_path):
                 assert pa.table(client.get("t")) == TABLE
             until(lambda: [one["value"][1] for one in query("crossdock_batches_total")] == ["3"], seconds=60)
             assert [one["value"][1] for one in query('up{job="crossdock"}')] == ["1"]
-            (source,) = query("crossdock_source_requests_total")
+            (source,) = query("crossdock_source_streams_total")
             assert (source["metric"]["name"], source["value"][1]) == ("t", "3")
             (median,) = query("histogram_quantile(0.5, crossdock_first_batch_seconds_bucket)")
             assert 0 < float(median["value"][1]) < 100

@@ -92,8 +92,10 @@ def test_an_event_is_bounded_whatever_the_server_says():
     hostile = [
         consumer(i, pid=0, peer=HOSTILE, name=HOSTILE, why=HOSTILE, carrier=HOSTILE, way=HOSTILE) for i in range(10_000)
     ]
-    look = look_at(statistics(hostile, many, version=HOSTILE, rejected={HOSTILE + str(i): 1 for i in range(10_000)}))
-    for query in ("", "view=tables&wanted=n", "view=refused", "row=3"):
+    look = look_at(
+        statistics(hostile, many, version=HOSTILE, rejected_connections={HOSTILE + str(i): 1 for i in range(10_000)})
+    )
+    for query in ("", "view=tables&wanted=n", "view=rejected", "row=3"):
         text = json.dumps(event_of(look, Choice.of(query)))
         assert len(text) < 1_500_000, query
         assert all(one.isprintable() for one in str(json.loads(text))), query
@@ -324,7 +326,7 @@ def browser(no_leftovers: None) -> Iterator[Browser]:
 
 
 def test_a_browser_shows_it_and_keeps_it_up_to_date(page, browser, tmp_path):
-    page.show(two(3, [source("flights")], rejected={"late": 2}))
+    page.show(two(3, [source("flights")], rejected_connections={"late": 2}))
     browser.open(page.url)
     browser.wait_for("document.querySelectorAll('#rows tr').length === 3")
     assert browser.value("document.title") == "shm:flights - crossdock top"
@@ -362,7 +364,7 @@ def test_foreign_texts_are_only_texts(page, browser):
             statistics(
                 [consumer(i + 1, pid=0, peer=HOSTILE, name=name, why=HOSTILE) for i, name in enumerate(names)],
                 [source(name, kind=HOSTILE) for name in names],
-                rejected={HOSTILE: 1},
+                rejected_connections={HOSTILE: 1},
             )
         )
     )
@@ -402,7 +404,7 @@ def test_a_program_that_ended_is_said_and_found_again(page, browser):
 
 
 def test_a_page_that_is_open_for_long_does_not_grow(page, browser):
-    looks = [two(count, rejected={"late": count}) for count in (60, 40)]
+    looks = [two(count, rejected_connections={"late": count}) for count in (60, 40)]
 
     def state() -> tuple[int, int]:
         browser.call("HeapProfiler.collectGarbage")

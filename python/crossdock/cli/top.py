@@ -84,7 +84,7 @@ _SECONDS, _LIVE_SECONDS = 1.0, 3.0
 
 
 @app.command(
-    short_help="Looks at a running server: rates, leases, refused clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+    short_help="Looks at a running server: rates, leases, rejected clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
 )
 def top(
     uri: Annotated[
@@ -120,7 +120,7 @@ def top(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was refused. On
+    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was rejected. On
     a terminal it goes on until you press q."""
     if web is not None and (once or as_json):
         raise typer.BadParameter("is a page: leave --once and --json out", param_hint="--web")
