@@ -354,7 +354,7 @@ std::size_t Catalog::evict(std::uint64_t bytes, const std::function<std::uint64_
 }
 
 void Catalog::close() {
-  if (sources_->on_its_thread()) {
+  if (sources_->on_its_thread() || tables_.on_its_thread()) {
     throw InvalidArgumentError(
         "a source can't close the server that reads it, because closing waits for the source; close the server in "
         "another thread");
@@ -366,10 +366,11 @@ void Catalog::close() {
   forget_listings();
   ++changes_;
   sources_->close();
+  tables_.close();
 }
 
 void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
-  if (!sources_->wait(interrupted)) {
+  if (!sources_->wait(interrupted) || !tables_.wait(interrupted)) {
     throw InterruptedError(
         "closing the server was interrupted while it waited for a source; the server is closed, and another close() "
         "waits for the source");
@@ -467,7 +468,7 @@ std::unique_ptr<ServerStream> Catalog::open_statistics(const std::shared_ptr<con
                                                        const std::shared_ptr<ConnectionWaker>& waker) {
   // The way isn't known before the memory of the statistics is.
   const WayAnswer none{transport::Way::kMessage, ""};
-  return std::make_unique<TableTaskStream>(TableStatistics::task(table, columns, *sources_), waker, none,
+  return std::make_unique<TableTaskStream>(TableStatistics::task(table, columns, tables_), waker, none,
                                            [&asking](const std::shared_ptr<const PublishedTable>& statistics) {
                                              return open_table(statistics, asking, way_of(asking, statistics.get()));
                                            });
@@ -487,7 +488,7 @@ std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const dissocia
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
-    copy->start(*sources_);
+    copy->start(tables_);
     item->host_copy = std::move(copy);
   }
   const auto begin = [&asking, way, batches = request.batches](const std::shared_ptr<const PublishedTable>& copy) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -100,6 +101,8 @@ class Catalog final : public flight::Directory {
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
 
  private:
+  static constexpr unsigned kTableThreads = 8;
+
   struct Item {
     std::string kind;
     std::shared_ptr<const array::Schema> schema;
@@ -181,6 +184,9 @@ class Catalog final : public flight::Directory {
   Upstream* const upstream_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
+  // Threads for work on tables that calls no producer: statistics, copies on the host. It has threads of its own,
+  // because those of sources may all be in calls that don't return.
+  SourcePool tables_{SourcePool::Options{.threads = kTableThreads, .begin_limit = std::chrono::milliseconds{0}}};
   Consumers consumers_;  // used by the I/O thread only
   mutable std::mutex mutex_;
   Items items_;

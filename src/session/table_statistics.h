@@ -24,7 +24,7 @@ class TableStatistics {
   using Column = std::shared_ptr<const std::vector<BatchStatistics>>;
 
   /// Returns the statistics of some columns, by index, in their order. Computes those that aren't kept. On a thread of
-  /// the server's pool; several may do so at once. Errors as of compute_statistics().
+  /// a pool; several may do so at once. Errors as of compute_statistics().
   std::vector<Column> of(const PublishedTable& table, std::span<const std::shared_ptr<const device::Region>> regions,
                          std::span<const int> columns);
 

@@ -85,9 +85,10 @@ class CROSSDOCK_EXPORT Prepared {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and up to
-/// ServerOptions::source_threads more, which are started when live streams need them. Thread-safe. After a fork it
-/// belongs to the parent: every call in the child throws ForkError.
+/// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and more that are
+/// started when there is work: up to ServerOptions::source_threads for live streams, and up to 8 for batch statistics
+/// and copies of tables on devices. Thread-safe. After a fork it belongs to the parent: every call in the child throws
+/// ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
   /// Starts to listen before it returns. Throws UriError, SchemeError (also if the module of a Flight server is
