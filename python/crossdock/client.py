@@ -18,6 +18,7 @@ from crossdock._options import (
 )
 from crossdock._rows import checked_rows, first_and_count
 from crossdock._scan import Requests, Scan
+from crossdock._text import shown
 from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
@@ -499,7 +500,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<crossdock.Client {self._uri}{' (closed)' if self._closed else ''}>"
+        return f"<crossdock.Client {shown(self._uri)}{' (closed)' if self._closed else ''}>"
 
 
 @contextlib.contextmanager

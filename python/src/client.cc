@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "core/text.h"
 #include "crossdock/session/client.h"
 #include "deferred.h"
 #include "inspect.h"
@@ -259,7 +260,7 @@ void bind_client(nb::module_& module) {
         const auto content = content_of(self);
         const std::string what = !content ? count(self.rows) + " rows"
                                  : content->single
-                                     ? "a tensor, " + content->type + " " + array::shape_text(content->shape)
+                                     ? "a tensor, " + printable(content->type) + " " + array::shape_text(content->shape)
                                      : count(content->count) + " tensors";
         return nb::str("<crossdock.CatalogEntry {!r}: {}, {} bytes, {}>")
             .format(published_name(self.name), what, count(self.bytes), self.device);

@@ -71,6 +71,22 @@ def test_a_schema(client):
     assert str(schema) in repr(schema)
 
 
+def test_foreign_texts_are_shown_without_what_terminals_obey(server, client, tmp_path):
+    obeyed = "\x1b\x9b\x85\u2028\u202e\u200b\n"
+    name = f"n{obeyed}"
+    server.publish(name, pa.table({name: [1], "other": [2]}))
+    xd.write(pa.table({"x": [1]}), path := tmp_path / f"{name}.arrow")
+    schema = client.get(name).schema
+    assert schema.names == [name, "other"]
+    with xd.open(path) as file, pytest.raises(xd.NotFoundError) as raised:
+        texts = [line for text in (str(schema), repr(schema)) for line in text.splitlines()]
+        texts += [repr(file), *(repr(entry) for entry in client.list())]
+        client.get(name, columns=["absent"])
+    texts.append(str(raised.value))
+    assert not set(obeyed) & set("".join(texts))
+    assert texts[0] == "n\\x1b\\u009b\\u0085\\u2028\\u202e\\u200b\\n: int64"
+
+
 def test_columns(client):
     assert pa.table(client.get("t", columns=["y"])).equals(TABLE.select(["y"]))
     assert pa.table(client.get("t", columns=("y", "x"))).equals(TABLE.select(["y", "x"]))
