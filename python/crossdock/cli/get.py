@@ -23,6 +23,7 @@ from crossdock.cli.options import (
     TlsCertificate,
     TlsKey,
     TlsRoots,
+    Uri,
     connected,
     name_of,
     tls_of,
@@ -105,15 +106,7 @@ crossdock get shm:flights flights -o - --format csv | head
     epilog=_EXAMPLES + TOKEN + EXIT_CODES,
 )
 def get(
-    uri: Annotated[
-        str,
-        typer.Argument(
-            metavar="URI",
-            help="As `crossdock serve` printed it.",
-            show_default=False,
-            autocompletion=completion.uris,
-        ),
-    ],
+    uri: Uri,
     name: Annotated[
         str,
         typer.Argument(

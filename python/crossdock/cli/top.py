@@ -9,13 +9,21 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
-from crossdock.cli import completion
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, HTTP_ADDRESS, TOKEN
 from crossdock.cli.layout import terminal_width
 from crossdock.cli.monitor import text
 from crossdock.cli.monitor.look import Observed
-from crossdock.cli.options import Checksum, TlsCertificate, TlsKey, TlsRoots, connected, refuse_remote_handle, tls_of
+from crossdock.cli.options import (
+    Checksum,
+    TlsCertificate,
+    TlsKey,
+    TlsRoots,
+    Uri,
+    connected,
+    refuse_remote_handle,
+    tls_of,
+)
 from crossdock.cli.reporting import MissingPackageError, reported
 
 
@@ -87,10 +95,7 @@ _SECONDS, _LIVE_SECONDS = 1.0, 3.0
     short_help="Looks at a running server: rates, leases, rejected clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
 )
 def top(
-    uri: Annotated[
-        str,
-        typer.Argument(metavar="URI", help="The server, or a relay, as it printed it.", autocompletion=completion.uris),
-    ],
+    uri: Uri,
     once: Annotated[
         bool, typer.Option("--once", help="Print one snapshot and end; also what happens without a terminal.")
     ] = False,
