@@ -146,7 +146,7 @@ class _Column:
         }
 
     def _buffer(self, place: tuple[int, int], least: int) -> _Buffer:
-        """Returns a buffer; in place of one that isn't there, `least` bytes of zeros: consumers refuse the address 0."""
+        """Returns a buffer; in place of one that isn't there, so many zeros: consumers refuse the address 0."""
         address, size = place
         return _Buffer(self._column, address, size) if address and size >= least else _Buffer(_ZEROS, _ZEROS_AT, least)
 
