@@ -205,10 +205,10 @@ class HttpServer:
             answer, with_body = await self._answer_to(reader, task)
             self._waiting.pop(task, None)
             writer.write(_head(answer))
-            if with_body and not isinstance(answer.body, bytes):
-                await _send_parts(answer.body, reader, writer)
+            if isinstance(answer.body, bytes):
+                writer.write(answer.body if with_body else b"")
             elif with_body:
-                writer.write(answer.body)
+                await _send_parts(answer.body, reader, writer)
             async with asyncio.timeout(ANSWER_SECONDS):
                 await writer.drain()
                 writer.close()

@@ -110,11 +110,11 @@ def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
 
 def tls_of(
     uris: Iterable[str],
-    certificate: Path | None,
-    key: Path | None,
+    certificate: Path | bytes | None,
+    key: Path | bytes | None,
     *,
     roots: Path | None = None,
-    client_roots: Path | None = None,
+    client_roots: bytes | None = None,
 ) -> xd.TLS | None:
     """Returns what the options of TLS say. They are an error where no URI needs them."""
     given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}
