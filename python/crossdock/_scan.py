@@ -90,7 +90,7 @@ def both(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one & other
 
 
-def expect_no_batch(reader: _native.RecordBatchReader) -> None:
+def _expect_no_batch(reader: _native.RecordBatchReader) -> None:
     """Reads a stream of no batches to its end, so that its connection can be used again."""
     if next(reader, None) is not None:
         reader.close()
@@ -119,24 +119,30 @@ class Scan:
 
     def schema(self) -> Any:
         """Asks for the schema of the table as it is now, as pyarrow's, without views."""
-        return self._asked_schema()[0]
+        return self._plain_schema()[0]
 
-    def _asked_schema(self) -> tuple[Any, int | None]:
-        """Asks for the schema, and for the version."""
+    def asked_schema(self, columns: list[str] | None = None) -> tuple[_native.Schema, int | None]:
+        """Asks for the schema of the table as it is now, and for its version. Uses up no request of a table that can be
+        read so often. Raises `UnsupportedError` for a live stream, unless the server knows no parts of tables."""
+        try:
+            reader = self.requests.get(columns, batches=[])
+        except UnsupportedError:
+            if self.requests.statistics([]) is not None:
+                raise
+            reader = self.requests.get(columns)
+        else:
+            _expect_no_batch(reader)
+        with reader:
+            return reader.schema, reader.version
+
+    def _plain_schema(self) -> tuple[Any, int | None]:
+        """Asks for the same, as pyarrow's, without views."""
         import pyarrow
 
         from crossdock import _views
 
-        try:
-            reader = self.requests.get(None, batches=[])
-        except UnsupportedError:
-            if self.requests.statistics([]) is not None:
-                raise
-            reader = self.requests.get(None)
-        else:
-            expect_no_batch(reader)
-        with reader:
-            return _views.plain(pyarrow.schema(reader.schema)), reader.version
+        schema, version = self.asked_schema()
+        return _views.plain(pyarrow.schema(schema)), version
 
     def _ask(self, expression: Any) -> tuple[TableStatistics | None, Any]:
         """Asks for the schema, and for the statistics of the columns that the filter names; None: the server doesn't
@@ -146,7 +152,7 @@ class Scan:
         from crossdock import _filter, _statistics
 
         for _ in range(_TRIES):
-            schema, version = self._asked_schema()
+            schema, version = self._plain_schema()
             names = [] if expression is None else _filter.columns_of(expression, schema)
             # The bounds of an extension type would be of what it is stored as, which isn't compared with it.
             names = [name for name in names if not isinstance(schema.field(name).type, pyarrow.BaseExtensionType)]

@@ -308,7 +308,7 @@ def test_a_private_key_that_others_can_read_is_refused(folder):
 def test_files_of_tls_are_read_once(folder, tmp_path, monkeypatch):
     """So what is checked, and compared at a reload, is what is used."""
     made = Certificates(tmp_path)
-    files = [made.server, made.key(made.server), made.root]
+    files = [made.server, made.key(made.server), made.issuer]
     opened = []
     open_one = os.open
 
