@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 _TRIES = 8
 """How often a table is asked for if it is replaced each time between its statistics and its data."""
 
-_MOST_RANGES = 4096
-"""Of batches, in one request."""
-
-_MOST_COLUMNS = 1024
-"""Of which one request wants statistics."""
-
-_MOST_COLUMN_BYTES = 1 << 16
-"""The most bytes of their names."""
-
 
 @dataclass(frozen=True)
 class Requests:
@@ -38,7 +29,7 @@ class Requests:
     list: Callable[[], list[_native.CatalogEntry]]
 
 
-def ranges_of(places: Sequence[int], most: int = _MOST_RANGES) -> list[tuple[int, int]]:
+def ranges_of(places: Sequence[int], most: int = _native.MOST_RANGES) -> list[tuple[int, int]]:
     """Returns ascending numbers as at most so many ranges: the first number, and how many. Too many are joined where
     the fewest others come in."""
     ranges: list[list[int]] = []  # first, end
@@ -103,7 +94,7 @@ def _fitting(names: Iterable[str]) -> list[str]:
     size = 0
     for name in dict.fromkeys(names):
         size += len(name.encode())
-        if len(fitting) == _MOST_COLUMNS or size > _MOST_COLUMN_BYTES:
+        if len(fitting) == _native.MOST_COLUMNS or size > _native.MOST_COLUMN_BYTES:
             break
         fitting.append(name)
     return fitting

@@ -15,7 +15,6 @@ import pyarrow.dataset
 from crossdock import _filter, _native
 from crossdock.errors import InvalidDataError
 
-_MOST_BATCHES = 1 << 20  # a server says no more
 _MOST_CASES = 4
 """Of one batch: of two columns with nulls, for which a filter lets nulls through."""
 
@@ -95,8 +94,10 @@ def read(reader: _native.RecordBatchReader, names: Sequence[str], schema: Any) -
         if version is None:
             raise InvalidDataError("the server's statistics have no version of their table")
         batch = next(reader, None)
-        if batch is None or batch.num_rows > _MOST_BATCHES or next(reader, None) is not None:
-            raise InvalidDataError(f"the server's statistics aren't one batch of at most {_MOST_BATCHES} rows")
+        if batch is None or batch.num_rows > _native.MOST_STATISTICS or next(reader, None) is not None:
+            raise InvalidDataError(
+                f"the server's statistics aren't one batch of at most {_native.MOST_STATISTICS} rows"
+            )
         table = pyarrow.table(batch)
     rows = _numbers(table, "rows", None)
     columns = {}
