@@ -28,7 +28,7 @@ error_classes: tuple[type[Error], ...]
 MOST_RANGES: int  # of batches, in one request
 MOST_COLUMNS: int  # of which one request may want statistics
 MOST_COLUMN_BYTES: int  # of the names of these columns
-MOST_STATISTICS: int  # of one column in one batch, in one answer
+MOST_BATCH_STATISTICS: int  # of one column in one batch, in one answer
 
 @final
 class Schema:

@@ -1,4 +1,4 @@
-"""Reads the parts of a table that a filter needs: the statistics decide which batches are requested."""
+"""Reads the parts of a table that a filter needs: the batch statistics decide which batches are requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crossdock._rows import first_and_count
 from crossdock.errors import InvalidArgumentError, InvalidDataError, ResourceError, TimeoutError, UnsupportedError
 
 if TYPE_CHECKING:
-    from crossdock._statistics import TableStatistics
+    from crossdock._batch_statistics import BatchStatistics
 
 _TRIES = 8
 """How often a table is asked for if it is replaced each time between its statistics and its data."""
@@ -24,7 +24,7 @@ class Requests:
 
     get: Callable[..., _native.RecordBatchReader]
     """Of columns, and of `rows` or `batches`."""
-    statistics: Callable[[Sequence[str]], _native.RecordBatchReader | None]
+    batch_statistics: Callable[[Sequence[str]], _native.RecordBatchReader | None]
     """Of columns; None: the server doesn't know such requests."""
     list: Callable[[], list[_native.CatalogEntry]]
 
@@ -51,7 +51,7 @@ def ranges_of(places: Sequence[int], most: int = _native.MOST_RANGES) -> list[tu
     return [(first, end - first) for first, end in ranges]
 
 
-def _in_rows(known: TableStatistics, places: Sequence[int], rows: range) -> list[int]:
+def _in_rows(known: BatchStatistics, places: Sequence[int], rows: range) -> list[int]:
     """Returns those batches that have some of the rows."""
     starts = [0]
     for count in known.rows:
@@ -60,7 +60,7 @@ def _in_rows(known: TableStatistics, places: Sequence[int], rows: range) -> list
 
 
 def _cut(
-    batches: Iterator[Any], known: TableStatistics, ranges: Sequence[tuple[int, int]], rows: range
+    batches: Iterator[Any], known: BatchStatistics, ranges: Sequence[tuple[int, int]], rows: range
 ) -> Iterator[Any]:
     """Cuts the batches of these ranges to the rows."""
     wanted = {place for first, count in ranges for place in range(first, first + count)}
@@ -69,7 +69,7 @@ def _cut(
         if place in wanted:
             batch = next(batches, None)
             if batch is None or batch.num_rows != count:
-                raise InvalidDataError("the server sends other batches than its statistics say")
+                raise InvalidDataError("the server sends other batches than its batch statistics say")
             first, end = max(rows.start - start, 0), min(rows.stop - start, count)
             if first < end:
                 yield batch.slice(first, end - first)
@@ -106,7 +106,7 @@ class Scan:
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
         self._lock = threading.Lock()
-        self._known: tuple[TableStatistics, Any] | None = None  # with the schema
+        self._known: tuple[BatchStatistics, Any] | None = None  # with the schema
 
     def schema(self) -> Any:
         """Asks for the schema of the table as it is now, as pyarrow's, without views."""
@@ -118,7 +118,7 @@ class Scan:
         try:
             reader = self.requests.get(columns, batches=[])
         except UnsupportedError:
-            if self.requests.statistics([]) is not None:
+            if self.requests.batch_statistics([]) is not None:
                 raise
             reader = self.requests.get(columns)
         else:
@@ -135,12 +135,12 @@ class Scan:
         schema, version = self.asked_schema()
         return _views.plain(pyarrow.schema(schema)), version
 
-    def _ask(self, expression: Any) -> tuple[TableStatistics | None, Any]:
+    def _ask(self, expression: Any) -> tuple[BatchStatistics | None, Any]:
         """Asks for the schema, and for the statistics of the columns that the filter names; None: the server doesn't
         know such requests. Raises `InvalidArgumentError` if it isn't one for this table."""
         import pyarrow
 
-        from crossdock import _filter, _statistics
+        from crossdock import _batch_statistics, _filter
 
         for _ in range(_TRIES):
             schema, version = self._plain_schema()
@@ -151,7 +151,7 @@ class Scan:
             # Those that were asked before, too, if the server takes so many; at least the numbers of rows.
             for asked in (_fitting([*names, *kept]), _fitting(names), []):
                 try:
-                    statistics = self.requests.statistics(asked)
+                    statistics = self.requests.batch_statistics(asked)
                     break
                 except ResourceError:
                     continue
@@ -159,7 +159,7 @@ class Scan:
                 return None, schema  # A table of too many batches.
             if statistics is None:
                 return None, schema
-            known = _statistics.read(statistics, asked, schema)
+            known = _batch_statistics.read(statistics, asked, schema)
             if known.version == version:
                 with self._lock:
                     self._known = known, schema
@@ -171,7 +171,7 @@ class Scan:
         with self._lock:
             return [] if self._known is None or self._known[0].version != version else self._known[0].asked
 
-    def _kept(self, expression: Any) -> tuple[TableStatistics, Any] | None:
+    def _kept(self, expression: Any) -> tuple[BatchStatistics, Any] | None:
         """Returns what was asked before, if it is of all columns that the filter names."""
         from crossdock import _filter
 
@@ -212,7 +212,7 @@ class Scan:
         that the filter names, too, but not those that the hint names."""
         import pyarrow
 
-        from crossdock import _filter, _statistics
+        from crossdock import _batch_statistics, _filter
 
         prunes = both(expression, hint)
         kept = self._kept(prunes)
@@ -237,7 +237,7 @@ class Scan:
                 places: Sequence[int] = range(len(known.rows))
                 if prunes is not None:
                     named = known.only(_filter.columns_of(prunes, schema))
-                    places = _statistics.matching_batches(named, schema, prunes)
+                    places = _batch_statistics.matching_batches(named, schema, prunes)
                 if rows is not None:
                     places = _in_rows(known, places, rows)
                 ranges = ranges_of(places)

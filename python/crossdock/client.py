@@ -220,10 +220,10 @@ class Client:
         def get(columns: Iterable[str] | None, **part: Any) -> _native.RecordBatchReader:
             return self._start(name, columns, wait, timeout, validation, limits, None, None, read_ahead, False, **part)
 
-        def statistics(columns: Sequence[str]) -> _native.RecordBatchReader | None:
-            return self._native.statistics(asked, columns, milliseconds(timeout, "timeout"))
+        def batch_statistics(columns: Sequence[str]) -> _native.RecordBatchReader | None:
+            return self._native.batch_statistics(asked, columns, milliseconds(timeout, "timeout"))
 
-        return Table(name, columns, Scan(Requests(get, statistics, self.list)), rows=checked_rows(rows))
+        return Table(name, columns, Scan(Requests(get, batch_statistics, self.list)), rows=checked_rows(rows))
 
     def aget(
         self,

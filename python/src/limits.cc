@@ -9,7 +9,7 @@
 #include "crossdock/core/error.h"
 #include "dissociated/request.h"
 #include "ipc/metadata.h"
-#include "session/table_statistics.h"
+#include "session/batch_statistics.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,7 +29,7 @@ void bind_limits(nb::module_& module) {
   module.attr("MOST_RANGES") = dissociated::kMostRanges;
   module.attr("MOST_COLUMNS") = dissociated::kMostColumns;
   module.attr("MOST_COLUMN_BYTES") = dissociated::kMostColumnBytes;
-  module.attr("MOST_STATISTICS") = session::kMostTableStatistics;
+  module.attr("MOST_BATCH_STATISTICS") = session::kMostBatchStatistics;
   using ipc::Limits;
   const Limits usual;
   nb::class_<Limits>(module, "Limits",

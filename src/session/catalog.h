@@ -166,10 +166,10 @@ class Catalog final : public flight::Directory {
   void check_takes_requests() const;
   void check_takes_sources() const;
   void count_request(const std::string& name, const PublishedTable& table);
-  std::unique_ptr<ServerStream> open_statistics(const std::shared_ptr<const PublishedTable>& table,
-                                                const std::vector<std::string>& columns,
-                                                const transport::Connection& asking,
-                                                const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_batch_statistics(const std::shared_ptr<const PublishedTable>& table,
+                                                      const std::vector<std::string>& columns,
+                                                      const transport::Connection& asking,
+                                                      const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const dissociated::Request& request,
                                                const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
@@ -184,7 +184,7 @@ class Catalog final : public flight::Directory {
   Upstream* const upstream_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
-  // Threads for work on tables that calls no producer: statistics, copies on the host. It has threads of its own,
+  // Threads for work on tables that calls no producer: batch statistics, copies on the host. It has threads of its own,
   // because those of sources may all be in calls that don't return.
   SourcePool tables_{SourcePool::Options{.threads = kTableThreads, .begin_limit = std::chrono::milliseconds{0}}};
   Consumers consumers_;  // used by the I/O thread only
