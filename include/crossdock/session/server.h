@@ -152,7 +152,8 @@ class CROSSDOCK_EXPORT Server {
   ServerStats stats() const;
 
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.
-  /// Streams under way continue. Waits until they have ended and their consumers have taken all messages and read all
+  /// Requests for the server's statistics (Client::server_stats()) are still answered, and streams under way continue.
+  /// Waits until they have ended and their consumers have taken all messages and read all
   /// bodies, for `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients
   /// are sending aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer.
   /// Throws InterruptedError, ClosedError.
