@@ -461,8 +461,8 @@ class Server:
     def drain(self, timeout: float | None = None) -> bool:
         """Prepares for the end, without an error for those who read: from now on every request and every `publish()`
         gets a `ClosedError`, and streams under way continue. Requests for the server's statistics are still answered:
-        those of `client.server_stats()`, `crossdock top` and metrics. Waits until they have ended, for `timeout` seconds at
-        most; None: without limit. Returns whether they have. Call `close()` afterwards.
+        those of `client.server_stats()`, `crossdock top` and metrics. Waits until the streams have ended, for `timeout`
+        seconds at most; None: without limit. Returns whether they have. Call `close()` afterwards.
 
         A stream has ended once its consumer has received all of it, and where bodies go by reads, has read them. Tables
         that Flight clients are putting aren't waited for. Ctrl-C ends the wait; requests are refused all the same. May

@@ -153,10 +153,10 @@ class CROSSDOCK_EXPORT Server {
 
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.
   /// Requests for the server's statistics (Client::server_stats()) are still answered, and streams under way continue.
-  /// Waits until they have ended and their consumers have taken all messages and read all
-  /// bodies, for `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients
-  /// are sending aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer.
-  /// Throws InterruptedError, ClosedError.
+  /// Waits until the streams have ended and their consumers have taken all messages and read all bodies, for
+  /// `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients are sending
+  /// aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer. Throws
+  /// InterruptedError, ClosedError.
   bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
 
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, and joins the
