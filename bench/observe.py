@@ -107,7 +107,7 @@ def run(readers: int, rounds: int, seconds: float, times: int) -> dict[str, Any]
                     turns[name].append(measure(client, seconds))
         return {
             "turns": turns,
-            "connections": client.server_stats()["connections_now"],
+            "connections": client.server_stats()["connections"],
             "bytes": scrape(said["metrics"]),
             "scrape": quantiles(lambda: scrape(said["metrics"]), times),
             "request": quantiles(client.server_stats, times),

@@ -28,7 +28,7 @@ def consumer(number: int, **other: Any) -> dict[str, Any]:
 
 
 def source(name: str | bytes, **other: Any) -> dict[str, Any]:
-    return {"name": name, "kind": "table", "rows": 10, "bytes": 80, "bytes_copied": 0, "consumers": 0} | other
+    return {"name": name, "kind": "table", "rows": 10, "bytes": 80, "bytes_copied": 0, "streams": 0} | other
 
 
 def statistics(
@@ -42,8 +42,8 @@ def statistics(
         "uptime": 1.0,
         "uris": ["shm:flights"],
         "connections": len(consumers),
-        "connections_now": len(consumers),
-        "rejected": {},
+        "accepted_connections": len(consumers),
+        "rejected_connections": {},
         "protocol_errors": 0,
         "streams": 0,
         **totals,

@@ -5,6 +5,7 @@ https://data-apis.org/dataframe-protocol/latest/API.html has the methods, whose 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -44,6 +45,8 @@ _NUMBERS: dict[str, tuple[_Kind, int]] = {
     "tdD": (_Kind.DATETIME, 32),
     "tdm": (_Kind.DATETIME, 64),
 }
+_ZEROS = ctypes.c_int64(0)
+_ZEROS_AT = ctypes.addressof(_ZEROS)
 _VALIDITY: _Dtype = (_Kind.BOOL, 1, "b", "=")
 _OFFSETS: dict[str, _Dtype] = {"u": (_Kind.INT, 32, "i", "="), "U": (_Kind.INT, 64, "l", "=")}
 
@@ -133,12 +136,19 @@ class _Column:
 
     def get_buffers(self) -> dict[str, tuple[_Buffer, _Dtype] | None]:
         dtype = _dtype(self._column, self._form)
-        validity, *others = (_Buffer(self._column, *place) for place in self._buffers)
+        validity, *others = self._buffers
+        offsets = _OFFSETS.get(self._form)
         return {
-            "data": (others[-1], dtype),
-            "validity": (validity, _VALIDITY) if validity.ptr else None,
-            "offsets": (others[0], _OFFSETS[self._form]) if self._form in _OFFSETS else None,
+            "data": (self._buffer(others[-1], 0), dtype),
+            "validity": (_Buffer(self._column, *validity), _VALIDITY) if validity[0] else None,
+            # A column without rows may have no offsets; the protocol's consumers read the first one all the same.
+            "offsets": None if offsets is None else (self._buffer(others[0], offsets[1] // 8), offsets),
         }
+
+    def _buffer(self, place: tuple[int, int], least: int) -> _Buffer:
+        """Returns a buffer; in place of one that isn't there, so many zeros: consumers refuse the address 0."""
+        address, size = place
+        return _Buffer(self._column, address, size) if address and size >= least else _Buffer(_ZEROS, _ZEROS_AT, least)
 
 
 def _parts(rows: int, count: int | None) -> list[slice]:

@@ -178,14 +178,14 @@ def of_server(server: Server) -> str:
             _text(one["kind"]),
             count(one["rows"]),
             count(one["bytes"]),
-            count(one["consumers"]),
+            count(one["streams"]),
         )
         for one in sources[:_LINES]
     ]
     return _page(
         "Server",
         ", ".join(_text(uri) for uri in server.uris[:_LINES]),
-        _table(("name", "kind", "rows", "bytes", "consumers"), rows, [False, False, True, True, True]),
+        _table(("name", "kind", "rows", "bytes", "streams"), rows, [False, False, True, True, True]),
         _left_out(len(sources) - len(rows), "source"),
     )
 

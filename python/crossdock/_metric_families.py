@@ -20,11 +20,11 @@ from prometheus_client.registry import Collector
 __all__ = ["Families"]
 
 MOST_LABEL = 128  # Characters of a label's value.
-MOST_SOURCES = 256  # Names that have metrics of their own: those with the most requests.
+MOST_SOURCES = 256  # Names that have metrics of their own: those with the most streams.
 
 # Each is the metric's name, the key in the statistics, and what it means.
 _COUNTERS = (
-    ("crossdock_accepted_connections", "connections", "Connections since the start."),
+    ("crossdock_accepted_connections", "accepted_connections", "Connections since the start."),
     ("crossdock_protocol_errors", "protocol_errors", "Connections that were ended because they broke the protocol."),
     ("crossdock_streams", "streams", "Streams that were opened, also of the catalog."),
     ("crossdock_batches", "batches", "Batches that were sent."),
@@ -80,14 +80,16 @@ class Families(Collector):
         )
         for name, key, text in _HISTOGRAMS:
             yield _histogram(name, text, stats[key])
-        connections = GaugeMetricFamily("crossdock_connections", "Connections by their carrier.", labels=["carrier"])
+        connections = GaugeMetricFamily(
+            "crossdock_connections", "Connections that are there, by their carrier.", labels=["carrier"]
+        )
         for carrier, n in Counter(one["carrier"] for one in stats["consumers"]).items():
             connections.add_metric([carrier], n)
         yield connections
         rejected = CounterMetricFamily(
             "crossdock_rejected_connections", "Clients that were rejected in their handshake.", labels=["reason"]
         )
-        for reason, n in stats["rejected"].items():
+        for reason, n in stats["rejected_connections"].items():
             rejected.add_metric([reason], n)
         yield rejected
         yield from _of_sources(stats["sources"])
@@ -120,16 +122,18 @@ def _of_sources(sources: list[dict[str, Any]]) -> Iterator[Metric]:
     size = GaugeMetricFamily(
         "crossdock_source_bytes", "Bytes of what is published under a name.", labels=["name", "kind"]
     )
-    requests = CounterMetricFamily(
-        "crossdock_source_requests", "Streams of what is published under a name.", labels=["name", "kind"]
+    streams = CounterMetricFamily(
+        "crossdock_source_streams",
+        "Streams that were started of what is published under a name.",
+        labels=["name", "kind"],
     )
-    for source in sorted(sources, key=lambda one: one["consumers"], reverse=True)[:MOST_SOURCES]:
+    for source in sorted(sources, key=lambda one: one["streams"], reverse=True)[:MOST_SOURCES]:
         labels = [_label(source["name"]), source["kind"]]
-        requests.add_metric(labels, source["consumers"])
+        streams.add_metric(labels, source["streams"])
         if source["bytes"] is not None:
             size.add_metric(labels, source["bytes"])
     yield size
-    yield requests
+    yield streams
 
 
 def _label(name: str | bytes) -> str:

@@ -25,6 +25,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 __version__: str
 error_classes: tuple[type[Error], ...]
+MOST_RANGES: int  # of batches, in one request
+MOST_COLUMNS: int  # of which one request may want statistics
+MOST_COLUMN_BYTES: int  # of the names of these columns
+MOST_BATCH_STATISTICS: int  # of one column in one batch, in one answer
 
 @final
 class Schema:

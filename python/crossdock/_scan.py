@@ -1,4 +1,4 @@
-"""Reads the parts of a table that a filter needs: the statistics decide which batches are requested."""
+"""Reads the parts of a table that a filter needs: the batch statistics decide which batches are requested."""
 
 from __future__ import annotations
 
@@ -12,19 +12,10 @@ from crossdock._rows import first_and_count
 from crossdock.errors import InvalidArgumentError, InvalidDataError, ResourceError, TimeoutError, UnsupportedError
 
 if TYPE_CHECKING:
-    from crossdock._statistics import TableStatistics
+    from crossdock._batch_statistics import BatchStatistics
 
 _TRIES = 8
 """How often a table is asked for if it is replaced each time between its statistics and its data."""
-
-_MOST_RANGES = 4096
-"""Of batches, in one request."""
-
-_MOST_COLUMNS = 1024
-"""Of which one request wants statistics."""
-
-_MOST_COLUMN_BYTES = 1 << 16
-"""The most bytes of their names."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +24,12 @@ class Requests:
 
     get: Callable[..., _native.RecordBatchReader]
     """Of columns, and of `rows` or `batches`."""
-    statistics: Callable[[Sequence[str]], _native.RecordBatchReader | None]
+    batch_statistics: Callable[[Sequence[str]], _native.RecordBatchReader | None]
     """Of columns; None: the server doesn't know such requests."""
     list: Callable[[], list[_native.CatalogEntry]]
 
 
-def ranges_of(places: Sequence[int], most: int = _MOST_RANGES) -> list[tuple[int, int]]:
+def ranges_of(places: Sequence[int], most: int = _native.MOST_RANGES) -> list[tuple[int, int]]:
     """Returns ascending numbers as at most so many ranges: the first number, and how many. Too many are joined where
     the fewest others come in."""
     ranges: list[list[int]] = []  # first, end
@@ -60,7 +51,7 @@ def ranges_of(places: Sequence[int], most: int = _MOST_RANGES) -> list[tuple[int
     return [(first, end - first) for first, end in ranges]
 
 
-def _in_rows(known: TableStatistics, places: Sequence[int], rows: range) -> list[int]:
+def _in_rows(known: BatchStatistics, places: Sequence[int], rows: range) -> list[int]:
     """Returns those batches that have some of the rows."""
     starts = [0]
     for count in known.rows:
@@ -69,7 +60,7 @@ def _in_rows(known: TableStatistics, places: Sequence[int], rows: range) -> list
 
 
 def _cut(
-    batches: Iterator[Any], known: TableStatistics, ranges: Sequence[tuple[int, int]], rows: range
+    batches: Iterator[Any], known: BatchStatistics, ranges: Sequence[tuple[int, int]], rows: range
 ) -> Iterator[Any]:
     """Cuts the batches of these ranges to the rows."""
     wanted = {place for first, count in ranges for place in range(first, first + count)}
@@ -78,7 +69,7 @@ def _cut(
         if place in wanted:
             batch = next(batches, None)
             if batch is None or batch.num_rows != count:
-                raise InvalidDataError("the server sends other batches than its statistics say")
+                raise InvalidDataError("the server sends other batches than its batch statistics say")
             first, end = max(rows.start - start, 0), min(rows.stop - start, count)
             if first < end:
                 yield batch.slice(first, end - first)
@@ -90,7 +81,7 @@ def both(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else one & other
 
 
-def expect_no_batch(reader: _native.RecordBatchReader) -> None:
+def _expect_no_batch(reader: _native.RecordBatchReader) -> None:
     """Reads a stream of no batches to its end, so that its connection can be used again."""
     if next(reader, None) is not None:
         reader.close()
@@ -103,7 +94,7 @@ def _fitting(names: Iterable[str]) -> list[str]:
     size = 0
     for name in dict.fromkeys(names):
         size += len(name.encode())
-        if len(fitting) == _MOST_COLUMNS or size > _MOST_COLUMN_BYTES:
+        if len(fitting) == _native.MOST_COLUMNS or size > _native.MOST_COLUMN_BYTES:
             break
         fitting.append(name)
     return fitting
@@ -115,38 +106,44 @@ class Scan:
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
         self._lock = threading.Lock()
-        self._known: tuple[TableStatistics, Any] | None = None  # with the schema
+        self._known: tuple[BatchStatistics, Any] | None = None  # with the schema
 
     def schema(self) -> Any:
         """Asks for the schema of the table as it is now, as pyarrow's, without views."""
-        return self._asked_schema()[0]
+        return self._plain_schema()[0]
 
-    def _asked_schema(self) -> tuple[Any, int | None]:
-        """Asks for the schema, and for the version."""
+    def asked_schema(self, columns: list[str] | None = None) -> tuple[_native.Schema, int | None]:
+        """Asks for the schema of the table as it is now, and for its version. Uses up no request of a table that can be
+        read so often. Raises `UnsupportedError` for a live stream, unless the server knows no parts of tables."""
+        try:
+            reader = self.requests.get(columns, batches=[])
+        except UnsupportedError:
+            if self.requests.batch_statistics([]) is not None:
+                raise
+            reader = self.requests.get(columns)
+        else:
+            _expect_no_batch(reader)
+        with reader:
+            return reader.schema, reader.version
+
+    def _plain_schema(self) -> tuple[Any, int | None]:
+        """Asks for the same, as pyarrow's, without views."""
         import pyarrow
 
         from crossdock import _views
 
-        try:
-            reader = self.requests.get(None, batches=[])
-        except UnsupportedError:
-            if self.requests.statistics([]) is not None:
-                raise
-            reader = self.requests.get(None)
-        else:
-            expect_no_batch(reader)
-        with reader:
-            return _views.plain(pyarrow.schema(reader.schema)), reader.version
+        schema, version = self.asked_schema()
+        return _views.plain(pyarrow.schema(schema)), version
 
-    def _ask(self, expression: Any) -> tuple[TableStatistics | None, Any]:
+    def _ask(self, expression: Any) -> tuple[BatchStatistics | None, Any]:
         """Asks for the schema, and for the statistics of the columns that the filter names; None: the server doesn't
         know such requests. Raises `InvalidArgumentError` if it isn't one for this table."""
         import pyarrow
 
-        from crossdock import _filter, _statistics
+        from crossdock import _batch_statistics, _filter
 
         for _ in range(_TRIES):
-            schema, version = self._asked_schema()
+            schema, version = self._plain_schema()
             names = [] if expression is None else _filter.columns_of(expression, schema)
             # The bounds of an extension type would be of what it is stored as, which isn't compared with it.
             names = [name for name in names if not isinstance(schema.field(name).type, pyarrow.BaseExtensionType)]
@@ -154,7 +151,7 @@ class Scan:
             # Those that were asked before, too, if the server takes so many; at least the numbers of rows.
             for asked in (_fitting([*names, *kept]), _fitting(names), []):
                 try:
-                    statistics = self.requests.statistics(asked)
+                    statistics = self.requests.batch_statistics(asked)
                     break
                 except ResourceError:
                     continue
@@ -162,7 +159,7 @@ class Scan:
                 return None, schema  # A table of too many batches.
             if statistics is None:
                 return None, schema
-            known = _statistics.read(statistics, asked, schema)
+            known = _batch_statistics.read(statistics, asked, schema)
             if known.version == version:
                 with self._lock:
                     self._known = known, schema
@@ -174,7 +171,7 @@ class Scan:
         with self._lock:
             return [] if self._known is None or self._known[0].version != version else self._known[0].asked
 
-    def _kept(self, expression: Any) -> tuple[TableStatistics, Any] | None:
+    def _kept(self, expression: Any) -> tuple[BatchStatistics, Any] | None:
         """Returns what was asked before, if it is of all columns that the filter names."""
         from crossdock import _filter
 
@@ -215,7 +212,7 @@ class Scan:
         that the filter names, too, but not those that the hint names."""
         import pyarrow
 
-        from crossdock import _filter, _statistics
+        from crossdock import _batch_statistics, _filter
 
         prunes = both(expression, hint)
         kept = self._kept(prunes)
@@ -240,7 +237,7 @@ class Scan:
                 places: Sequence[int] = range(len(known.rows))
                 if prunes is not None:
                     named = known.only(_filter.columns_of(prunes, schema))
-                    places = _statistics.matching_batches(named, schema, prunes)
+                    places = _batch_statistics.matching_batches(named, schema, prunes)
                 if rows is not None:
                     places = _in_rows(known, places, rows)
                 ranges = ranges_of(places)

@@ -18,6 +18,7 @@ from crossdock._options import (
 )
 from crossdock._rows import checked_rows, first_and_count
 from crossdock._scan import Requests, Scan
+from crossdock._text import shown
 from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
@@ -219,10 +220,10 @@ class Client:
         def get(columns: Iterable[str] | None, **part: Any) -> _native.RecordBatchReader:
             return self._start(name, columns, wait, timeout, validation, limits, None, None, read_ahead, False, **part)
 
-        def statistics(columns: Sequence[str]) -> _native.RecordBatchReader | None:
-            return self._native.statistics(asked, columns, milliseconds(timeout, "timeout"))
+        def batch_statistics(columns: Sequence[str]) -> _native.RecordBatchReader | None:
+            return self._native.batch_statistics(asked, columns, milliseconds(timeout, "timeout"))
 
-        return Table(name, columns, Scan(Requests(get, statistics, self.list)), rows=checked_rows(rows))
+        return Table(name, columns, Scan(Requests(get, batch_statistics, self.list)), rows=checked_rows(rows))
 
     def aget(
         self,
@@ -499,7 +500,7 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<crossdock.Client {self._uri}{' (closed)' if self._closed else ''}>"
+        return f"<crossdock.Client {shown(self._uri)}{' (closed)' if self._closed else ''}>"
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from crossdock._http import Answer, HttpServer
+from crossdock._http import Address, Answer, HttpServer, Request
 from crossdock.errors import ClosedError, ForkError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class Metrics:
     def __init__(self, of: Server | Relay, address: str, *, ready: bool = True) -> None:
         """Listens before it returns.
 
-        address: "HOST:PORT", as "127.0.0.1:9464" or "[::1]:9464". The host "*" is every address of the machine, and
-            port 0 a free one.
+        address: "PORT" of the loopback, "HOST:PORT", "[::1]:PORT", or "*:PORT" for every address of the machine. Port
+            0 is a free one. At the loopback, only requests are answered whose Host header names the machine.
         ready: whether `/readyz` says so from the start; see `set_ready()`.
 
         Raises `ModuleNotFoundError` without prometheus-client (`pip install 'crossdock[metrics]'`),
@@ -56,14 +56,16 @@ class Metrics:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(Families(self._stats))
         self._choose_encoder = choose_encoder
-        self._http = HttpServer(address, _WeakAnswer(self))
+        at = Address.of(address)
+        # Prometheus and probes ask other machines by whatever name an operator has given them.
+        self._http = HttpServer(at, _WeakAnswer(self), any_host=not at.is_loopback)
         weakref.finalize(of, self._http.close)
         weakref.finalize(self, self._http.close)
 
     @property
     def uri(self) -> str:
         """Where the metrics are, as "http://127.0.0.1:9464/metrics"."""
-        return f"http://{self._http.address}/metrics"
+        return f"{self._http.url}/metrics"
 
     def set_ready(self, ready: bool, why: str = "") -> None:
         """Says what `/readyz` answers from now on. why: the reason for which the server isn't ready, as "draining"."""
@@ -94,7 +96,8 @@ class Metrics:
         of = self._of()
         return of is None or of.closed
 
-    def _answer(self, path: str, accept: str) -> Answer:
+    def _answer(self, request: Request) -> Answer:
+        path = request.path
         if path not in ("/metrics", "/healthz", "/readyz"):
             return Answer(404, b"there are /metrics, /healthz and /readyz\n")
         if self._closed():
@@ -104,7 +107,7 @@ class Metrics:
         if path == "/readyz":
             why = self._not_ready
             return Answer(503, f"{why}\n".encode()) if why else Answer(200, b"ready\n")
-        encode, content_type = self._choose_encoder(accept)
+        encode, content_type = self._choose_encoder(request.headers.get("accept", ""))
         try:
             return Answer(200, encode(self._registry), content_type)
         except (ClosedError, ForkError):
@@ -120,6 +123,6 @@ class _WeakAnswer:
     def __init__(self, of: Metrics) -> None:
         self._of = weakref.ref(of)
 
-    def __call__(self, path: str, accept: str) -> Answer:
+    def __call__(self, request: Request) -> Answer:
         of = self._of()
-        return Answer(503, b"closed\n") if of is None else of._answer(path, accept)
+        return Answer(503, b"closed\n") if of is None else of._answer(request)

@@ -34,6 +34,7 @@ from crossdock._options import (
     scheme_of,
     transports,
 )
+from crossdock._text import shown
 from crossdock.errors import InvalidArgumentError, StreamBusyError
 from crossdock.pool import Pool
 from crossdock.pool import default as default_pool
@@ -205,7 +206,7 @@ class Peer:
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<crossdock.peers.Peer {self.name}{' (closed)' if self.closed else ''}>"
+        return f"<crossdock.peers.Peer {shown(self.name)}{' (closed)' if self.closed else ''}>"
 
     async def _pause(self) -> None:
         """Lets other tasks run from time to time, where calls never have to wait."""

@@ -157,9 +157,10 @@ class Server:
         client.
     stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
         over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
-    metrics: "127.0.0.1:9464": also answers HTTP requests there: `/metrics` for Prometheus, `/healthz`, and `/readyz`,
-        which is ready once all `sources` are published. Port 0 is a free one, the host "*" every address of the
-        machine; see `server.metrics`. Everybody who reaches the address may ask. It needs prometheus-client.
+    metrics: "127.0.0.1:9464", or "9464" for short: also answers HTTP requests there: `/metrics` for Prometheus,
+        `/healthz`, and `/readyz`, which is ready once all `sources` are published. Port 0 is a free one, the host "*"
+        every address of the machine; see `server.metrics`. Everybody who reaches the address may ask. It needs
+        prometheus-client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -434,17 +435,16 @@ class Server:
         """Returns the cost of each source, the leases of each consumer, and counts since the server's start: a snapshot
         in plain dicts and lists.
 
-        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, consumers. "consumers", the connections:
-        id (of its connection), pid, peer, name, previous (its last stream that has ended), batches, rows, bytes,
-        window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None),
-        bytes_by_value, carrier (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began:
-        "map", "read" or "message"; None before the first, and of a connection without bodies) and why (the reason for
-        that way).
+        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, streams (that were started). "consumers",
+        the connections: id (of its connection), pid, peer, name, previous (its last stream that has ended), batches,
+        rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier
+        (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
+        "message"; None before the first, and of a connection without bodies) and why (the reason for that way).
 
-        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (all since the start),
-        "connections_now", "rejected" (clients that were rejected in their handshake, by reason: "version",
-        "not_allowed", "malformed", "late", "full", "resources", "protection") and "protocol_errors" (connections that
-        were ended because they broke the protocol).
+        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (those that are there),
+        "accepted_connections" (all since the start), "rejected_connections" (clients that were rejected in their
+        handshake, by reason: "version", "not_allowed", "malformed", "late", "full", "resources", "protection") and
+        "protocol_errors" (connections that were ended because they broke the protocol).
 
         Sums over all streams since the start, which never decrease: "streams", "batches", "rows", "bytes",
         "bytes_by_value", "bytes_copied", "bitmap_bytes_copied", and two histograms: "first_batch", the time from a
@@ -460,8 +460,9 @@ class Server:
 
     def drain(self, timeout: float | None = None) -> bool:
         """Prepares for the end, without an error for those who read: from now on every request and every `publish()`
-        gets a `ClosedError`, and streams under way continue. Waits until they have ended, for `timeout` seconds at
-        most; None: without limit. Returns whether they have. Call `close()` afterwards.
+        gets a `ClosedError`, and streams under way continue. Requests for the server's statistics are still answered:
+        those of `client.server_stats()`, `crossdock top` and metrics. Waits until the streams have ended, for `timeout`
+        seconds at most; None: without limit. Returns whether they have. Call `close()` afterwards.
 
         A stream has ended once its consumer has received all of it, and where bodies go by reads, has read them. Tables
         that Flight clients are putting aren't waited for. Ctrl-C ends the wait; requests are refused all the same. May

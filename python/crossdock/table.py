@@ -9,7 +9,7 @@ from crossdock import _columns, _native
 from crossdock._filter import as_expression
 from crossdock._options import checked_name
 from crossdock._rows import first_and_count
-from crossdock._scan import Scan, both, expect_no_batch
+from crossdock._scan import Scan, both
 from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -76,12 +76,10 @@ class Table:
     @property
     def schema(self) -> _native.Schema:
         """The schema of what is published now."""
-        if self._columns is None and self._expression is None:
+        if self._expression is None:
             try:
-                with self._scan.requests.get(None, batches=[]) as reader:
-                    expect_no_batch(reader)
-                    return reader.schema
-            except UnsupportedError:  # a live stream, or an older server
+                return self._scan.asked_schema(self._columns)[0]
+            except UnsupportedError:  # a live stream
                 pass
         with self.get() as reader:
             return reader.schema

@@ -16,7 +16,7 @@ Pem: TypeAlias = str | os.PathLike[str] | bytes
 _MOST = 16 << 20  # bytes of a file: more than any store of roots has
 
 
-def _read(source: Pem | None, what: str) -> bytes:
+def read_pem(source: Pem | None, what: str) -> bytes:
     """Returns the PEM text that is given, or that is in the file at a path."""
     if source is None:
         return b""
@@ -67,10 +67,10 @@ class TLS:
         options = {"roots": roots, "client_roots": client_roots, "server_name": server_name}
         self._given = frozenset(name for name, value in options.items() if value is not None)
         self._native = _native.TlsOptions(
-            _read(certificate, "certificate"),
-            _read(key, "key"),
-            _read(roots, "roots"),
-            _read(client_roots, "client_roots"),
+            read_pem(certificate, "certificate"),
+            read_pem(key, "key"),
+            read_pem(roots, "roots"),
+            read_pem(client_roots, "client_roots"),
             server_name or "",
         )
 

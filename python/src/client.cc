@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "core/text.h"
 #include "crossdock/session/client.h"
 #include "deferred.h"
 #include "inspect.h"
@@ -98,9 +99,10 @@ class PyClient {
   }
 
   /// Returns a new object that the caller owns; null if the server doesn't know such requests.
-  PyReader* statistics(const nb::bytes& name, std::vector<std::string> columns, int timeout_ms, Interrupt* interrupt) {
+  PyReader* batch_statistics(const nb::bytes& name, std::vector<std::string> columns, int timeout_ms,
+                             Interrupt* interrupt) {
     auto reader = in_call(interrupt, [&, which = name_in(name)](const transport::InterruptHook& hook) {
-      return client_->statistics(which, columns, timeout_ms, hook);
+      return client_->batch_statistics(which, columns, timeout_ms, hook);
     });
     return reader ? new PyReader(std::move(reader)) : nullptr;
   }
@@ -259,7 +261,7 @@ void bind_client(nb::module_& module) {
         const auto content = content_of(self);
         const std::string what = !content ? count(self.rows) + " rows"
                                  : content->single
-                                     ? "a tensor, " + content->type + " " + array::shape_text(content->shape)
+                                     ? "a tensor, " + printable(content->type) + " " + array::shape_text(content->shape)
                                      : count(content->count) + " tensors";
         return nb::str("<crossdock.CatalogEntry {!r}: {}, {} bytes, {}>")
             .format(published_name(self.name), what, count(self.bytes), self.device);
@@ -320,8 +322,8 @@ void bind_client(nb::module_& module) {
            "validation"_a.none(), "limits"_a, "arena"_a.none(), "device"_a.none(), "read_ahead"_a.none(),
            "copy_on_write"_a, "log"_a.none() = nb::none(), "interrupt"_a.none() = nb::none(),
            "rows"_a.none() = nb::none(), "batches"_a.none() = nb::none())
-      .def("statistics", &PyClient::statistics, nb::rv_policy::take_ownership, "name"_a, "columns"_a, "timeout_ms"_a,
-           "interrupt"_a.none() = nb::none())
+      .def("batch_statistics", &PyClient::batch_statistics, nb::rv_policy::take_ownership, "name"_a, "columns"_a,
+           "timeout_ms"_a, "interrupt"_a.none() = nb::none())
       .def("put", &PyClient::put, "name"_a, "producer"_a, "replace"_a)
       .def("offer", &PyClient::offer, "name"_a, "producer"_a, "replace"_a)
       .def("tensor", &PyClient::tensor, "name"_a, "out"_a.none(), "device"_a.none(), "wait"_a, "timeout_ms"_a,

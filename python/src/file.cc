@@ -222,10 +222,10 @@ void bind_file(nb::module_& module) {
         const std::string what = self.closed() ? "closed"
                                                : std::to_string(self.about().num_batches()) + " batches, " +
                                                      std::to_string(self.about().num_rows()) + " rows";
-        return nb::str("<crossdock.FileReader {}: {}>")
-            .format(nb::steal(PyUnicode_DecodeFSDefaultAndSize(self.path().data(),
-                                                               static_cast<Py_ssize_t>(self.path().size()))),
-                    what);
+        const auto path = nb::steal(
+            PyUnicode_DecodeFSDefaultAndSize(self.path().data(), static_cast<Py_ssize_t>(self.path().size())));
+        const nb::object shown = nb::module_::import_("crossdock._text").attr("shown")(path);
+        return nb::str("<crossdock.FileReader {}: {}>").format(shown, what);
       });
   refuse_as_array(module.attr("FileReader"));
   module.def("write_file", write_file, "source"_a, "path"_a, "form"_a, "compression"_a.none(), "level"_a.none());

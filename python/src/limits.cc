@@ -7,7 +7,9 @@
 #include <string>
 
 #include "crossdock/core/error.h"
+#include "dissociated/request.h"
 #include "ipc/metadata.h"
+#include "session/batch_statistics.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,6 +26,10 @@ Count at_least_one(Count count, const char* name) {
 }  // namespace
 
 void bind_limits(nb::module_& module) {
+  module.attr("MOST_RANGES") = dissociated::kMostRanges;
+  module.attr("MOST_COLUMNS") = dissociated::kMostColumns;
+  module.attr("MOST_COLUMN_BYTES") = dissociated::kMostColumnBytes;
+  module.attr("MOST_BATCH_STATISTICS") = session::kMostBatchStatistics;
   using ipc::Limits;
   const Limits usual;
   nb::class_<Limits>(module, "Limits",

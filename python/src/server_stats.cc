@@ -56,7 +56,7 @@ nb::dict dict_of(const session::ServerStats& stats) {
     entry["rows"] = count_or_none(source.rows);
     entry["bytes"] = count_or_none(source.bytes);
     entry["bytes_copied"] = source.bytes_copied;
-    entry["consumers"] = source.consumers;
+    entry["streams"] = source.streams;
     sources.append(entry);
   }
   nb::list consumers;
@@ -85,7 +85,7 @@ nb::dict dict_of(const session::ServerStats& stats) {
   nb::list uris;
   for (const std::string& uri : stats.uris) uris.append(displayed(uri));
   nb::dict rejected;
-  for (const auto& [reason, count] : stats.rejected) rejected[displayed(reason)] = count;
+  for (const auto& [reason, count] : stats.rejected_connections) rejected[displayed(reason)] = count;
   nb::dict result;
   result["version"] = displayed(stats.version);
   result["pid"] = stats.pid;
@@ -96,8 +96,8 @@ nb::dict dict_of(const session::ServerStats& stats) {
   result["consumers"] = consumers;
   result["consumers_left_out"] = stats.consumers_left_out;
   result["connections"] = stats.connections;
-  result["connections_now"] = stats.connections_now;
-  result["rejected"] = rejected;
+  result["accepted_connections"] = stats.accepted_connections;
+  result["rejected_connections"] = rejected;
   result["protocol_errors"] = stats.protocol_errors;
   result["streams"] = stats.totals.streams;
   result["batches"] = stats.totals.batches;

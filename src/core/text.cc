@@ -1,12 +1,49 @@
 #include "core/text.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace crossdock {
 namespace {
 
-/// Appends the character at the start of `text`. If it isn't printable, or is one of `escaped`, appends its first byte
-/// as \n, \r, \t or \xNN instead. Returns how many bytes of `text` it used.
+constexpr char kHex[] = "0123456789abcdef";
+
+struct Range {
+  char32_t first, last;
+};
+
+/// The characters of Unicode 14 from U+0080 on that are of the categories Cc, Cf, Zl and Zp, and the rest of the block
+/// of tags. Python's str.isprintable() says the same of them.
+constexpr Range kWithoutShape[] = {{0x0080, 0x009F},   {0x00AD, 0x00AD},   {0x0600, 0x0605},   {0x061C, 0x061C},
+                                   {0x06DD, 0x06DD},   {0x070F, 0x070F},   {0x0890, 0x0891},   {0x08E2, 0x08E2},
+                                   {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x2064},
+                                   {0x2066, 0x206F},   {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
+                                   {0x110CD, 0x110CD}, {0x13430, 0x13438}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+                                   {0xE0000, 0xE007F}};
+
+bool has_shape(char32_t character) noexcept {
+  const auto* const range = std::ranges::lower_bound(kWithoutShape, character, {}, &Range::last);
+  return range == std::end(kWithoutShape) || character < range->first;
+}
+
+/// Returns the character of these bytes, which are one of UTF-8.
+char32_t decoded(std::string_view bytes) noexcept {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  if (bytes.size() == 1) return lead;
+  char32_t character = lead & (0x7Fu >> bytes.size());
+  for (const char byte : bytes.substr(1)) character = character << 6 | (static_cast<unsigned char>(byte) & 0x3Fu);
+  return character;
+}
+
+void append_escape(char32_t character, std::string* out) {
+  const int digits = character > 0xFFFF ? 8 : 4;
+  *out += {'\\', digits == 8 ? 'U' : 'u'};
+  for (int i = digits - 1; i >= 0; --i) *out += kHex[character >> (4 * i) & 15];
+}
+
+/// Appends the character at the start of `text`. If it isn't printable, or is one of `escaped`, appends it, or its
+/// first byte if there is none, as printable() says. Returns how many bytes of `text` it used.
 std::size_t append_printable(std::string_view text, std::string_view escaped, std::string* out) {
-  static constexpr char kHex[] = "0123456789abcdef";
   const std::size_t size = utf8_character(text);
   const auto byte = static_cast<unsigned char>(text[0]);
   if (size == 0 || byte < 0x20 || byte == 0x7F || escaped.find(text[0]) != std::string_view::npos) {
@@ -17,7 +54,12 @@ std::size_t append_printable(std::string_view text, std::string_view escaped, st
     }
     return 1;
   }
-  *out += text.substr(0, size);
+  const std::string_view character = text.substr(0, size);
+  if (has_shape(decoded(character))) {
+    *out += character;
+  } else {
+    append_escape(decoded(character), out);
+  }
   return size;
 }
 

@@ -22,8 +22,9 @@ bool is_text_name(std::string_view name) noexcept;
 /// Returns at most `limit` bytes of `text`, cut between characters; every byte that isn't UTF-8 becomes '?'.
 std::string bounded_utf8(std::string_view text, std::size_t limit);
 
-/// Returns `text` with line ends and tabs as \n, \r and \t, and other control characters, and bytes that aren't UTF-8,
-/// as \xNN.
+/// Returns `text` with line ends and tabs as \n, \r and \t, other control characters of ASCII, and bytes that aren't
+/// UTF-8, as \xNN, and other characters that have no shape as \uNNNN or \UNNNNNNNN: the control characters from U+0080
+/// on, which terminals obey too, those that change the order of text, separators of lines, and invisible ones.
 std::string printable(std::string_view text);
 
 /// For error messages: returns at most `limit` bytes of `text`, in single quotes, printable, with quotes and

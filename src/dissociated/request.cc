@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<char, 8> kMagic{'\0', 'X', 'D', 'R', 'E', 'Q', '\0', '\1'};
 
 /// The kinds of parameters.
-enum class Kind : std::uint32_t { kEnd = 0, kBatches = 1, kStatistics = 2 };
+enum class Kind : std::uint32_t { kEnd = 0, kBatches = 1, kBatchStatistics = 2 };
 
 /// Why parameters are refused; null: they aren't.
 const char* fault_of(const std::vector<BatchRange>& ranges) noexcept {
@@ -38,9 +38,9 @@ const char* fault_of(const std::vector<std::string>& columns) noexcept {
 
 const char* fault_of(const Request& request) noexcept {
   if (request.ticket.empty()) return "it has no ticket";
-  if (request.batches && request.statistics) return "it asks for batches and for statistics";
+  if (request.batches && request.batch_statistics) return "it asks for batches and for batch statistics";
   if (request.batches) return fault_of(*request.batches);
-  return request.statistics ? fault_of(*request.statistics) : nullptr;
+  return request.batch_statistics ? fault_of(*request.batch_statistics) : nullptr;
 }
 
 /// Appends to the bytes of a request.
@@ -126,11 +126,11 @@ std::vector<std::byte> encode_request(const Request& request) {
       to.number(range.count);
     }
   }
-  if (request.statistics) {
+  if (request.batch_statistics) {
     std::size_t size = 0;
-    for (const std::string& name : *request.statistics) size += sizeof(std::uint32_t) + name.size();
-    to.parameter(Kind::kStatistics, size);
-    for (const std::string& name : *request.statistics) to.text(name);
+    for (const std::string& name : *request.batch_statistics) size += sizeof(std::uint32_t) + name.size();
+    to.parameter(Kind::kBatchStatistics, size);
+    for (const std::string& name : *request.batch_statistics) to.text(name);
   }
   to.parameter(Kind::kEnd, 0);
   to.append(ticket);
@@ -153,9 +153,9 @@ Request parse_request(ByteSpan bytes) {
         if (request.batches) throw ProtocolError("a request names its batches twice");
         request.batches = read_ranges(parameter);
         break;
-      case Kind::kStatistics:
-        if (request.statistics) throw ProtocolError("a request asks for statistics twice");
-        request.statistics = read_columns(parameter);
+      case Kind::kBatchStatistics:
+        if (request.batch_statistics) throw ProtocolError("a request asks for batch statistics twice");
+        request.batch_statistics = read_columns(parameter);
         break;
       default:
         throw UnsupportedError("a request has a parameter of the kind " + std::to_string(kind) +

@@ -22,15 +22,15 @@ struct Request {
   std::string_view ticket{};
   /// The batches of the table that are wanted, in ascending order, without overlaps. Absent: all.
   std::optional<std::vector<BatchRange>> batches{};
-  /// Asks for the table of statistics instead: of these columns, by name. Absent: asks for the data.
-  std::optional<std::vector<std::string>> statistics{};
+  /// Asks for the table of batch statistics instead: of these columns, by name. Absent: asks for the data.
+  std::optional<std::vector<std::string>> batch_statistics{};
 
-  bool has_parameters() const noexcept { return batches.has_value() || statistics.has_value(); }
+  bool has_parameters() const noexcept { return batches.has_value() || batch_statistics.has_value(); }
 };
 
 /// The most ranges of batches in one request.
 inline constexpr std::size_t kMostRanges = 4096;
-/// The most columns of which one request may want statistics, and the most bytes of their names.
+/// The most columns of which one request may want batch statistics, and the most bytes of their names.
 inline constexpr std::size_t kMostColumns = 1024;
 inline constexpr std::size_t kMostColumnBytes = 1 << 16;
 

@@ -14,7 +14,7 @@ std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* row
   const std::vector<array::Field>& fields = statistics.schema()->fields();
   if (fields.empty() || fields[0].name != "rows" || fields[0].type.id != array::TypeId::kInt64 ||
       fields[0].dictionary) {
-    throw InvalidDataError("the server's statistics are invalid: their first column isn't int64 numbers of rows");
+    throw InvalidDataError("the server's batch statistics are invalid: their first column isn't int64 numbers of rows");
   }
   const RowRange wanted = *rows;
   std::vector<BatchRange> found;
@@ -23,14 +23,16 @@ std::vector<BatchRange> batches_of(array::BatchStream& statistics, RowRange* row
   std::uint64_t place = 0;  // of the next batch
   bool is_first = true;
   while (const std::optional<array::RecordBatch> batch = statistics.next()) {
-    if (!std::exchange(is_first, false)) throw InvalidDataError("the server's statistics have more than one batch");
-    if (batch->nodes[0].null_count != 0) throw InvalidDataError("the server's statistics have a null number of rows");
+    if (!std::exchange(is_first, false))
+      throw InvalidDataError("the server's batch statistics have more than one batch");
+    if (batch->nodes[0].null_count != 0)
+      throw InvalidDataError("the server's batch statistics have a null number of rows");
     const auto* const numbers = static_cast<const std::byte*>(batch->buffers[1].data);
     for (std::int64_t i = 0; i < batch->num_rows; ++i, ++place) {
       const auto count = load_le<std::int64_t>(numbers + (batch->nodes[0].offset + i) * 8);
       if (count < 0 || static_cast<std::uint64_t>(count) > std::numeric_limits<std::int64_t>::max() - at ||
           place > std::numeric_limits<std::uint32_t>::max()) {
-        throw InvalidDataError("the server's statistics have a batch of " + std::to_string(count) +
+        throw InvalidDataError("the server's batch statistics have a batch of " + std::to_string(count) +
                                " rows, or too many");
       }
       const std::uint64_t end = at + static_cast<std::uint64_t>(count);

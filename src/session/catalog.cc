@@ -7,11 +7,11 @@
 #include "core/release.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "session/batch_statistics.h"
 #include "session/catalog_table.h"
 #include "session/live_stream.h"
 #include "session/selected_messages.h"
 #include "session/table_name.h"
-#include "session/table_statistics.h"
 #include "session/table_version.h"
 
 namespace crossdock::session {
@@ -110,7 +110,8 @@ void check_parameters(std::string_view name, const PublishedTable* table, const 
                           : table->version < 0 ? "has no version, at the server that this relay fetches it from"
                                                : nullptr;
   if (why == nullptr) return;
-  throw UnsupportedError(in_quotes(name) + " " + why + ": there are no statistics of it, and no parts of it can be " +
+  throw UnsupportedError(in_quotes(name) + " " + why +
+                         ": there are no batch statistics of it, and no parts of it can be " +
                          "requested; get it as a whole");
 }
 
@@ -354,7 +355,7 @@ std::size_t Catalog::evict(std::uint64_t bytes, const std::function<std::uint64_
 }
 
 void Catalog::close() {
-  if (sources_->on_its_thread()) {
+  if (sources_->on_its_thread() || tables_.on_its_thread()) {
     throw InvalidArgumentError(
         "a source can't close the server that reads it, because closing waits for the source; close the server in "
         "another thread");
@@ -366,10 +367,11 @@ void Catalog::close() {
   forget_listings();
   ++changes_;
   sources_->close();
+  tables_.close();
 }
 
 void Catalog::wait_for_sources(const transport::InterruptHook& interrupted) {
-  if (!sources_->wait(interrupted)) {
+  if (!sources_->wait(interrupted) || !tables_.wait(interrupted)) {
     throw InterruptedError(
         "closing the server was interrupted while it waited for a source; the server is closed, and another close() "
         "waits for the source");
@@ -385,7 +387,7 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
                                             const std::shared_ptr<ConnectionWaker>& waker) {
   const std::string name = access_.name_in(request.ticket, asking.agreement().authenticated);
   if (name.empty() && request.has_parameters()) {
-    throw UnsupportedError("the catalog comes as a whole: there are no statistics of it");
+    throw UnsupportedError("the catalog comes as a whole: there are no batch statistics of it");
   }
   if (name.empty() && upstream_ == nullptr) return open_listing(asking);
   std::shared_ptr<Item> withdrawn;  // destroyed without the lock
@@ -401,11 +403,11 @@ std::unique_ptr<ServerStream> Catalog::open(const dissociated::Request& request,
   item.last_request = ++requests_;
   const Choice choice = choose(found->first, item, asking);
   check_parameters(found->first, choice.table.get(), request);
-  if (request.statistics) return open_statistics(choice.table, *request.statistics, asking, waker);
+  if (request.batch_statistics) return open_batch_statistics(choice.table, *request.batch_statistics, asking, waker);
   if (choice.table) {
     auto stream = choice.host_copy ? open_host_copy(&item, request, asking, choice.way, waker)
                                    : open_table(choice.table, asking, choice.way, request.batches);
-    if (!asks_for_schema(request) && ++item.consumers == item.times) withdrawn = remove(found);
+    if (!asks_for_schema(request) && ++item.streams == item.times) withdrawn = remove(found);
     return stream;
   }
   if (item.consumed) {
@@ -450,24 +452,24 @@ std::unique_ptr<ServerStream> Catalog::open_fetched(std::string_view name, const
   const WayAnswer none{transport::Way::kMessage, ""};
   using Sends = TableTaskStream::Sends;
   const auto begin = [this, &asking, waker, of = std::string(name), batches = request.batches,
-                      statistics = request.statistics](const std::shared_ptr<const PublishedTable>& table) {
-    check_parameters(of, table.get(), {.batches = batches, .statistics = statistics});
-    if (statistics) return open_statistics(table, *statistics, asking, waker);
+                      statistics = request.batch_statistics](const std::shared_ptr<const PublishedTable>& table) {
+    check_parameters(of, table.get(), {.batches = batches, .batch_statistics = statistics});
+    if (statistics) return open_batch_statistics(table, *statistics, asking, waker);
     if (!batches || !batches->empty()) count_request(of, *table);
     return open_table(table, asking, way_of(asking, table.get()), batches);
   };
   return std::make_unique<TableTaskStream>(std::move(fetch), waker, none, begin,
-                                           request.statistics ? Sends::kAnother : Sends::kTable);
+                                           request.batch_statistics ? Sends::kAnother : Sends::kTable);
 }
 
 // The stream keeps a reference to `asking`, which outlives it.
-std::unique_ptr<ServerStream> Catalog::open_statistics(const std::shared_ptr<const PublishedTable>& table,
-                                                       const std::vector<std::string>& columns,
-                                                       const transport::Connection& asking,
-                                                       const std::shared_ptr<ConnectionWaker>& waker) {
+std::unique_ptr<ServerStream> Catalog::open_batch_statistics(const std::shared_ptr<const PublishedTable>& table,
+                                                             const std::vector<std::string>& columns,
+                                                             const transport::Connection& asking,
+                                                             const std::shared_ptr<ConnectionWaker>& waker) {
   // The way isn't known before the memory of the statistics is.
   const WayAnswer none{transport::Way::kMessage, ""};
-  return std::make_unique<TableTaskStream>(TableStatistics::task(table, columns, *sources_), waker, none,
+  return std::make_unique<TableTaskStream>(BatchStatisticsCache::task(table, columns, tables_), waker, none,
                                            [&asking](const std::shared_ptr<const PublishedTable>& statistics) {
                                              return open_table(statistics, asking, way_of(asking, statistics.get()));
                                            });
@@ -477,7 +479,7 @@ void Catalog::count_request(const std::string& name, const PublishedTable& table
   const std::lock_guard lock(mutex_);
   const auto found = items_.find(name);
   if (found == items_.end() || found->second->table.get() != &table) return;  // evicted meanwhile, or replaced
-  ++found->second->consumers;
+  ++found->second->streams;
   found->second->last_request = ++requests_;
 }
 
@@ -487,7 +489,7 @@ std::unique_ptr<ServerStream> Catalog::open_host_copy(Item* item, const dissocia
                                                       const std::shared_ptr<ConnectionWaker>& waker) {
   if (!item->host_copy || item->host_copy->failed()) {
     auto copy = std::make_shared<HostCopy>(item->table);
-    copy->start(*sources_);
+    copy->start(tables_);
     item->host_copy = std::move(copy);
   }
   const auto begin = [&asking, way, batches = request.batches](const std::shared_ptr<const PublishedTable>& copy) {
@@ -514,7 +516,7 @@ std::unique_ptr<ServerStream> Catalog::open_source(const std::string& name, Item
                                      .waker = waker,
                                      .bytes_copied = item->bytes_copied,
                                      .runtime = options_.runtime});
-  ++item->consumers;
+  ++item->streams;
   if (item->one_shot) {
     item->consumed = true;
     item->make = nullptr;
@@ -665,7 +667,7 @@ void Catalog::add_stats(ServerStats* stats) const {
     SourceStats source;
     source.name = name;
     source.kind = item->kind;
-    source.consumers = item->consumers;
+    source.streams = item->streams;
     source.bytes_copied = item->all_bytes_copied();
     if (item->table) {
       source.rows = item->table->rows;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -100,6 +101,8 @@ class Catalog final : public flight::Directory {
   const std::shared_ptr<Waker>& waker() const noexcept { return waker_; }
 
  private:
+  static constexpr unsigned kTableThreads = 8;
+
   struct Item {
     std::string kind;
     std::shared_ptr<const array::Schema> schema;
@@ -114,8 +117,8 @@ class Catalog final : public flight::Directory {
     bool one_shot = false;
     bool consumed = false;
     std::uint64_t last_request = 0;  // the number of it
-    std::uint64_t consumers = 0;
-    std::uint64_t times = 0;  // PublishOptions::times
+    std::uint64_t streams = 0;       // that were started
+    std::uint64_t times = 0;         // PublishOptions::times
   };
 
   using Items = std::map<std::string, std::shared_ptr<Item>, std::less<>>;
@@ -163,10 +166,10 @@ class Catalog final : public flight::Directory {
   void check_takes_requests() const;
   void check_takes_sources() const;
   void count_request(const std::string& name, const PublishedTable& table);
-  std::unique_ptr<ServerStream> open_statistics(const std::shared_ptr<const PublishedTable>& table,
-                                                const std::vector<std::string>& columns,
-                                                const transport::Connection& asking,
-                                                const std::shared_ptr<ConnectionWaker>& waker);
+  std::unique_ptr<ServerStream> open_batch_statistics(const std::shared_ptr<const PublishedTable>& table,
+                                                      const std::vector<std::string>& columns,
+                                                      const transport::Connection& asking,
+                                                      const std::shared_ptr<ConnectionWaker>& waker);
   std::unique_ptr<ServerStream> open_host_copy(Item* item, const dissociated::Request& request,
                                                const transport::Connection& asking, const WayAnswer& way,
                                                const std::shared_ptr<ConnectionWaker>& waker);
@@ -181,6 +184,9 @@ class Catalog final : public flight::Directory {
   Upstream* const upstream_;
   std::shared_ptr<Waker> waker_;
   const std::shared_ptr<SourcePool> sources_;
+  // Threads for work on tables that calls no producer: batch statistics, copies on the host. It has threads of its own,
+  // because those of sources may all be in calls that don't return.
+  SourcePool tables_{SourcePool::Options{.threads = kTableThreads, .begin_limit = std::chrono::milliseconds{0}}};
   Consumers consumers_;  // used by the I/O thread only
   mutable std::mutex mutex_;
   Items items_;

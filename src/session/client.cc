@@ -203,11 +203,11 @@ std::unique_ptr<Reader::Impl> Client::Impl::get(const std::string& name, const G
   return reader;
 }
 
-std::unique_ptr<Reader> Client::statistics(const std::string& name, std::vector<std::string> columns, int timeout_ms,
-                                           const transport::InterruptHook& interrupted) {
+std::unique_ptr<Reader> Client::batch_statistics(const std::string& name, std::vector<std::string> columns,
+                                                 int timeout_ms, const transport::InterruptHook& interrupted) {
   GetOptions options;
   options.timeout_ms = timeout_ms;
-  options.statistics = std::move(columns);
+  options.batch_statistics = std::move(columns);
   bool unknown = false;  // a Flight server's location may know what its DoGet doesn't
   std::unique_ptr<Reader::Impl> reader;
   const auto begin = [&](Impl::Pools from, const std::string& ticket) {
@@ -239,7 +239,7 @@ std::unique_ptr<Reader> Client::Impl::get_rows(Client* client, const std::string
     std::uint64_t all = 0;
     std::int64_t version = -1;
     // A server that doesn't know such requests sends everything.
-    if (const auto statistics = client->statistics(name, {}, given.timeout_ms, interrupted)) {
+    if (const auto statistics = client->batch_statistics(name, {}, given.timeout_ms, interrupted)) {
       version = statistics->version();
       // Nothing but its version ties data to what was said of it.
       if (version >= 0) options.batches = batches_of(*statistics, &trim, &all);

@@ -209,18 +209,18 @@ ServerStats IoLoop::collect_stats() {
     stats.leased_bytes += consumer.leased_bytes;
     stats.oldest_lease_ms = std::max(stats.oldest_lease_ms, consumer.oldest_lease_ms);
   }
-  stats.connections = n_connections_;
-  stats.connections_now = stats.consumers.size();
+  stats.accepted_connections = n_connections_;
+  stats.connections = stats.consumers.size();
   stats.protocol_errors = n_protocol_errors_;
   transport::Rejections rejections;
   for (const auto& listener : listeners_) rejections.add(listener->rejections());
-  stats.rejected = {{"version", rejections.version},
-                    {"not_allowed", rejections.not_allowed},
-                    {"malformed", rejections.malformed},
-                    {"late", rejections.late},
-                    {"full", rejections.full},
-                    {"resources", rejections.resources},
-                    {"protection", rejections.protection}};
+  stats.rejected_connections = {{"version", rejections.version},
+                                {"not_allowed", rejections.not_allowed},
+                                {"malformed", rejections.malformed},
+                                {"late", rejections.late},
+                                {"full", rejections.full},
+                                {"resources", rejections.resources},
+                                {"protection", rejections.protection}};
   catalog_.add_stats(&stats);
   return stats;
 }

@@ -18,7 +18,7 @@
 
 namespace crossdock::session {
 
-class TableStatistics;
+class BatchStatisticsCache;
 
 /// Which dictionary a message has.
 struct DictionaryMark {
@@ -57,10 +57,10 @@ struct PublishedTable {
   std::uint64_t bytes_copied = 0;
   std::uint64_t bitmap_bytes_copied = 0;
 
-  // Used by the server's I/O thread only, see FileLeases and TableStatistics:
+  // Used by the server's I/O thread only, see FileLeases and BatchStatisticsCache:
   mutable int readers = 0;        ///< Streams that are under way, or of which the consumer still holds memory.
   mutable bool breaking = false;  ///< Another process waits to write one of its files.
-  mutable std::shared_ptr<TableStatistics> statistics;  ///< Null until some are asked for.
+  mutable std::shared_ptr<BatchStatisticsCache> batch_statistics;  ///< Null until some are asked for.
   /// Returns the regions as memory that this process can read, for bodies by value. Memory that this process has only
   /// written is mapped at the first request. Throws ResourceError.
   const std::vector<std::shared_ptr<const device::Region>>& readable_regions() const;

@@ -130,7 +130,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
 
 // Sends the request, by both connections if there are two.
 void Reader::Impl::request(const std::string& ticket) {
-  dissociated::Request request{.ticket = ticket, .statistics = options.statistics};
+  dissociated::Request request{.ticket = ticket, .batch_statistics = options.batch_statistics};
   if (options.batches) {
     request.batches.emplace();
     for (const BatchRange& range : *options.batches) request.batches->push_back({range.first, range.count});
@@ -152,8 +152,8 @@ bool Reader::Impl::trim_rows(std::optional<array::RecordBatch>* batch) {
   const auto rows = static_cast<std::uint64_t>((*batch)->num_rows);
   if (rows_to_come) {
     if (rows > *rows_to_come) {
-      throw InvalidDataError("the server sent a batch of " + std::to_string(rows) + " rows where its statistics have " +
-                             std::to_string(*rows_to_come));
+      throw InvalidDataError("the server sent a batch of " + std::to_string(rows) +
+                             " rows where its batch statistics have " + std::to_string(*rows_to_come));
     }
     *rows_to_come -= rows;
   }

@@ -221,6 +221,7 @@ void SourcePool::run(Threads::iterator self) noexcept {
 }
 
 void SourcePool::check_begins(const SourceTask& task) const {
+  if (options_.begin_limit.count() == 0) return;
   const std::lock_guard lock(mutex_);
   if (task.state_ != SourceTask::State::kQueued) return;
   const bool own_share = task.lane_->running_ >= share();

@@ -58,16 +58,16 @@ class SourceLane {
   std::chrono::steady_clock::time_point returned_at_{};  // when a step last ended
 };
 
-/// A limited number of threads that read a server's sources. A thread is started when there is work and no idle thread
-/// for it, and ends after a time without work; each one joins the thread that ended before it. Each lane occupies at
-/// most half of the threads at once. Thread-safe. Only wait() and the destructor wait for threads, because an ending
-/// thread may need a GIL to drop objects of its producers.
+/// A limited number of threads that read a server's sources, or do other work for it. A thread is started when there is
+/// work and no idle thread for it, and ends after a time without work; each one joins the thread that ended before it.
+/// Each lane occupies at most half of the threads at once. Thread-safe. Only wait() and the destructor wait for
+/// threads, because an ending thread may need a GIL to drop objects of its producers.
 class SourcePool {
  public:
   struct Options {
     unsigned threads = 64;                        ///< Maximum, not counting threads that are ending; at least 1.
     std::chrono::milliseconds idle{1000};         ///< A thread without work ends after this time.
-    std::chrono::milliseconds begin_limit{3000};  ///< See check_begins().
+    std::chrono::milliseconds begin_limit{3000};  ///< See check_begins(). 0: none, for tasks that end by themselves.
   };
   explicit SourcePool(const Options& options);
   /// Calls close(), then waits for all tasks.

@@ -40,7 +40,7 @@ void visit_source(Stats& stats, Visitor& visit) {
   visit("rows", stats.rows);
   visit("bytes", stats.bytes);
   visit("bytes_copied", stats.bytes_copied);
-  visit("consumers", stats.consumers);
+  visit("streams", stats.streams);
 }
 
 template <class Stats, class Visitor>
@@ -85,8 +85,8 @@ void visit_server(Stats& stats, Visitor& visit) {
   visit("uptime_ms", stats.uptime_ms);
   visit("uris", stats.uris);
   visit("connections", stats.connections);
-  visit("connections_now", stats.connections_now);
-  visit("rejected", stats.rejected);
+  visit("accepted_connections", stats.accepted_connections);
+  visit("rejected_connections", stats.rejected_connections);
   visit("protocol_errors", stats.protocol_errors);
   visit("streams", stats.totals.streams);
   visit("batches", stats.totals.batches);
@@ -284,7 +284,7 @@ std::string statistics_text(ServerStats stats, std::size_t room) {
     cut(&stats.consumers, &stats.consumers_left_out, most, [](const ConsumerStats& one) {
       return std::tuple(one.leases > 0 || !one.name.empty(), one.leased_bytes, one.bytes);
     });
-    cut(&stats.sources, &stats.sources_left_out, most, &SourceStats::consumers);
+    cut(&stats.sources, &stats.sources_left_out, most, &SourceStats::streams);
     text.clear();
     Writer writer(&text);
     visit_server(std::as_const(stats), writer);

@@ -328,7 +328,7 @@ def statistics() -> None:
         "version": "0.1.0",
         "uptime_ms": 12,
         "uris": ["shm:a", "tcp://host:1"],
-        "rejected": {"full": 1},
+        "rejected_connections": {"full": 1},
         "first_batch": histogram,
         "batch": histogram,
         "sources": [{"name": 'a "name"\n\u20ac', "kind": "table", "rows": -1, "bytes": 8}],

@@ -173,7 +173,7 @@ class TestLocations:
                     assert reader.location.startswith("shm:")
                     assert reader.passed_over == []
                     assert pa.table(reader).equals(table)
-            assert server.stats()["connections"] == 1
+            assert server.stats()["accepted_connections"] == 1
 
     def test_of_ours_handed_out_by_pyarrows_server(self):
         table = numbers()
@@ -410,7 +410,7 @@ class TestTensors:
                 np.testing.assert_array_equal(np.asarray(client.tensor("weights")), array)
                 with pytest.raises(xd.InvalidArgumentError, match="tensor"):
                     client.get("weights")
-            assert server.stats()["connections"] == 1
+            assert server.stats()["accepted_connections"] == 1
 
     def test_come_by_value_into_memory_that_is_there(self):
         array = np.arange(24.0).reshape(2, 3, 4)

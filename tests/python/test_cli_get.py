@@ -127,6 +127,8 @@ def test_what_does_not_go_together(server, tmp_path):
     assert "FILE.jsonl" in err
     _, err = get(server.uri, "t", "-n", 0, expect=2)
     assert "-n" in err
+    _, err = get(server.uri, "t", "-o", "./-", expect=2)  # a file, of no format
+    assert "must end in" in err
     _, err = get(server.uri, "t", "-o", tmp_path / "t.csv", expect=1)
     assert "can't hold this table" in err
     assert list(tmp_path.iterdir()) == []

@@ -27,6 +27,8 @@ def test_a_generator_that_never_ends_is_cut_off_by_the_end():
         assert not server.drain(0.1)
         with xd.connect(server.uri) as other, pytest.raises(xd.Error, match="about to end"):
             other.get("forever")
+        with xd.connect(server.uri) as other:
+            assert sum(one["name"] == "forever" for one in other.server_stats()["consumers"]) == 1
         assert next(reader).num_rows == 1
         server.close()
         with pytest.raises(xd.Error):

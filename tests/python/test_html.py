@@ -235,7 +235,7 @@ def test_a_server():
     with xd.serve({"t": pa.table({"a": [1, 2]}), HOSTILE: np.arange(3), b"\xff": np.arange(3)}) as server:
         shown = page(server)
         assert server.uri in shown.text
-        assert shown.cells[0] == ["name", "kind", "rows", "bytes", "consumers"]
+        assert shown.cells[0] == ["name", "kind", "rows", "bytes", "streams"]
         assert ["t", "table", "2", "16", "0"] in shown.cells
         assert any(row[0] == r"b'\xff'" for row in shown.cells)
         for number in range(60):

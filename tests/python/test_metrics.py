@@ -96,11 +96,12 @@ def test_metrics_are_the_statistics(server):
     assert found["crossdock_leases"] == stats["leases"]
     assert found["crossdock_leased_bytes"] == held.nbytes
     assert found["crossdock_oldest_lease_seconds"] >= stats["oldest_lease"]
-    assert found["crossdock_connections shm"] == found["crossdock_accepted_connections_total"] == 2
-    assert found["crossdock_rejected_connections_total full"] == 0
+    assert found["crossdock_connections shm"] == stats["connections"] == 2
+    assert found["crossdock_accepted_connections_total"] == stats["accepted_connections"] == 2
+    assert found["crossdock_rejected_connections_total full"] == stats["rejected_connections"]["full"] == 0
     assert found["crossdock_sources"] == 1
     assert found["crossdock_source_bytes table t"] == TABLE.nbytes
-    assert found["crossdock_source_requests_total table t"] == 2
+    assert found["crossdock_source_streams_total table t"] == stats["sources"][0]["streams"] == 2
     assert found["crossdock_first_batch_seconds_count"] == 2
     assert found["crossdock_first_batch_seconds_bucket +Inf"] == 2
     assert found["crossdock_first_batch_seconds_sum"] == stats["first_batch"]["sum"]
@@ -145,7 +146,7 @@ def test_it_is_not_ready_while_sources_are_loaded():
     class Sources(dict[str, pa.Table]):
         def items(self) -> Any:
             (http_server,) = (one for one in _http._servers if one._thread.is_alive())
-            seen.append(ask(f"http://{http_server.address}", "/readyz")[::2])
+            seen.append(ask(http_server.url, "/readyz")[::2])
             return super().items()
 
     with xd.serve(Sources(t=TABLE), metrics=FREE) as server:
@@ -190,7 +191,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(server):
         xd.relay(server.uri, "shm:other", metrics=taken)
 
 
-@pytest.mark.parametrize("address", ["", "9464", ":9464", "127.0.0.1", "127.0.0.1:http", "a:65536", "::1:80", "[::1]"])
+@pytest.mark.parametrize("address", ["", ":9464", "127.0.0.1", "127.0.0.1:http", "a:65536", "::1:80", "[::1]"])
 def test_another_form_of_address_is_refused(address):
     with pytest.raises(xd.InvalidArgumentError):
         xd.serve(metrics=address)
@@ -201,7 +202,7 @@ def test_a_host_that_is_not_ours_is_named():
         xd.serve(metrics="192.0.2.1:9464")
 
 
-@pytest.mark.parametrize("address", ["*:0", "localhost:0", "[::1]:0"])
+@pytest.mark.parametrize("address", ["0", "*:0", "localhost:0", "[::1]:0"])
 def test_every_form_of_address_is_listened_at(address):
     if "[" in address and not socket.has_dualstack_ipv6():
         pytest.skip("there is no IPv6 here")
@@ -224,6 +225,7 @@ def test_a_hundred_scrape_at_once(server):
 
 def test_slow_clients_are_disconnected_and_hold_nobody_up(server, monkeypatch):
     monkeypatch.setattr(_http, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(_http, "ANSWER_SECONDS", 0.5)
     where = urllib.parse.urlsplit(server.metrics.uri)
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection((where.hostname, where.port))) for _ in range(50)]
@@ -232,27 +234,28 @@ def test_slow_clients_are_disconnected_and_hold_nobody_up(server, monkeypatch):
         assert scrape(server.metrics.uri)["crossdock_streams_total"] == 0, "others are answered meanwhile"
         for connection in slow:
             connection.settimeout(30)
-            with contextlib.suppress(ConnectionResetError):
-                assert connection.recv(1) == b"", "it ended"
+            with contextlib.suppress(ConnectionResetError), connection.makefile("rb") as answer:
+                assert answer.read().startswith(b"HTTP/1.1 408 "), "it ended"
 
 
 def test_a_client_that_reads_nothing_is_disconnected(monkeypatch):
-    monkeypatch.setattr(_http, "REQUEST_SECONDS", 0.5)
-    serving = _http.HttpServer(FREE, lambda path, accept: _http.Answer(200, bytes(64 << 20)))  # no buffers take so much
+    monkeypatch.setattr(_http, "ANSWER_SECONDS", 0.5)
+    answer = _http.Answer(200, bytes(64 << 20))  # no buffers take so much
+    serving = _http.HttpServer(_http.Address.of(FREE), lambda request: answer)
     with contextlib.closing(serving), socket.socket() as connection:
-        host, _, port = serving.address.rpartition(":")
-        connection.connect((host, int(port)))
+        where = urllib.parse.urlsplit(serving.url)
+        connection.connect((where.hostname, where.port))
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        until(lambda: serving._open == 1)
-        until(lambda: serving._open == 0)
+        until(lambda: len(serving._exchanges) == 1)
+        until(lambda: not serving._exchanges)
 
 
 def test_an_answer_that_raises_is_an_error_without_its_text():
-    def fails(path: str, accept: str) -> _http.Answer:
+    def fails(request: _http.Request) -> _http.Answer:
         raise ValueError("a secret")
 
-    with contextlib.closing(_http.HttpServer(FREE, fails)) as serving:
-        status, _, text = ask(f"http://{serving.address}")
+    with contextlib.closing(_http.HttpServer(_http.Address.of(FREE), fails)) as serving:
+        status, _, text = ask(serving.url)
     assert status == 500
     assert "secret" not in text
 
@@ -302,6 +305,22 @@ def test_only_get_within_limits_is_answered(server, request_, status):
     assert raw(server.metrics.uri, request_).startswith(f"HTTP/1.1 {status} ".encode())
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+def test_at_the_loopback_a_name_that_others_can_point_here_is_refused(server, path):
+    for host in ("localhost", "127.0.0.1:9464", "[::1]:9464"):
+        assert ask(server.metrics.uri, path, Host=host)[0] == 200, host
+    for host in ("evil.example", "evil.example:9464", ""):
+        assert ask(server.metrics.uri, path, Host=host)[0] == 403, host
+
+
+def test_at_other_addresses_metrics_are_asked_for_by_any_name():
+    with xd.serve({"t": TABLE}, metrics="*:0") as server:
+        port = urllib.parse.urlsplit(server.metrics.uri).port
+        status, _, text = ask(f"http://127.0.0.1:{port}", Host="crossdock.monitoring.svc:9464")
+        assert status == 200
+        assert "crossdock_batches_total" in text
+
+
 def test_head_has_no_body(server):
     status, headers, text = ask(server.metrics.uri, method="HEAD")
     assert (status, text) == (200, "")
@@ -325,8 +344,8 @@ def test_of_many_names_those_have_metrics_that_are_asked_for(server):
         client.get("s299").close()
     found = scrape(server.metrics.uri)
     assert found["crossdock_sources"] == 301
-    assert sum(name.startswith("crossdock_source_requests_total") for name in found) == 256
-    assert found["crossdock_source_requests_total table s299"] == 1
+    assert sum(name.startswith("crossdock_source_streams_total") for name in found) == 256
+    assert found["crossdock_source_streams_total table s299"] == 1
 
 
 def test_the_port_is_free_once_the_server_is_closed():
@@ -486,7 +505,7 @@ def test_a_real_prometheus_scrapes_them(server, tmp_path):
                 assert pa.table(client.get("t")) == TABLE
             until(lambda: [one["value"][1] for one in query("crossdock_batches_total")] == ["3"], seconds=60)
             assert [one["value"][1] for one in query('up{job="crossdock"}')] == ["1"]
-            (source,) = query("crossdock_source_requests_total")
+            (source,) = query("crossdock_source_streams_total")
             assert (source["metric"]["name"], source["value"][1]) == ("t", "3")
             (median,) = query("histogram_quantile(0.5, crossdock_first_batch_seconds_bucket)")
             assert 0 < float(median["value"][1]) < 100

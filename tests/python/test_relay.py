@@ -32,8 +32,8 @@ def number_of(stream: Any) -> int:
     return int(only)
 
 
-def consumers_of(server: xd.Server, name: str) -> int:
-    return next(source["consumers"] for source in server.stats()["sources"] if source["name"] == name)
+def streams_of(server: xd.Server, name: str) -> int:
+    return next(source["streams"] for source in server.stats()["sources"] if source["name"] == name)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -63,9 +63,9 @@ def test_one_fetch_for_two_consumers_without_a_copy(upstream):
         assert stats["upstream"] == upstream.uri
         (source,) = stats["sources"]
         assert (source["name"], source["kind"], source["bytes_copied"]) == ("x", "arena", 0)
-        assert source["consumers"] == 2
+        assert source["streams"] == 2
         assert {consumer["way"] for consumer in stats["consumers"]} == {"map"}
-        assert consumers_of(upstream, "x") == 1
+        assert streams_of(upstream, "x") == 1
         assert stats["max_memory"] > 1 << 20
         assert stats["bytes_used"] >= 8 * ROWS
 
@@ -100,7 +100,7 @@ def test_processes_that_ask_at_the_same_time_share_one_fetch_and_its_pages(upstr
         assert len(said) == 1
         assert said.pop().split()[:2] == ["1", str(ROWS)]
         assert relay.stats()["fetches"] == 1
-        assert consumers_of(upstream, "x") == 1
+        assert streams_of(upstream, "x") == 1
         for one in programs:
             one.write_line()
             one.finish()
@@ -127,7 +127,7 @@ def test_those_who_ask_meanwhile_wait_and_one_who_leaves_breaks_nothing(upstream
                 slow.go_on.set()
                 assert all(one.result() == table(1) for one in waiting)
             assert relay.stats()["fetches"] == 1
-            assert consumers_of(upstream, "x") == 1
+            assert streams_of(upstream, "x") == 1
     finally:
         slow.close()
 
@@ -455,7 +455,7 @@ def test_fetches_of_many_names_at_once():
         with ThreadPoolExecutor(12) as threads:
             assert list(threads.map(get, names * 3)) == [*range(24)] * 3
         assert relay.stats()["fetches"] == 24
-        assert all(consumers_of(server, name) == 1 for name in names)
+        assert all(streams_of(server, name) == 1 for name in names)
 
 
 def test_closing_in_the_middle_of_a_fetch(upstream):
@@ -524,7 +524,7 @@ def test_the_command(upstream, program, end):
     for uri in uris:
         with xd.connect(uri) as client:
             assert number_of(client.get("x")) == 1
-    assert consumers_of(upstream, "x") == 1
+    assert streams_of(upstream, "x") == 1
     relay.send(end)
     relay.finish()
     with pytest.raises(xd.Error):

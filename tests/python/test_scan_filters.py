@@ -248,7 +248,7 @@ def test_long_texts_have_short_bounds():
             for value, name in ((text, "v"), (text.encode(), "w")):
                 for expression in (pc.field(name) == value, pc.field(name) > value, pc.field(name) <= value):
                     assert client.table("t").filter(expression).to_arrow().equals(table.filter(expression))
-        statistics = pa.table(client._native.statistics(b"t", ["v", "w"], -1))
+        statistics = pa.table(client._native.batch_statistics(b"t", ["v", "w"], -1))
         assert max(len(text or "") for text in statistics["0.max"].to_pylist()) <= 32
         assert statistics["0.max"].to_pylist()[2] is None
         assert statistics["0.max"].to_pylist()[0] == "a" * 31 + "b"
@@ -279,7 +279,7 @@ def test_columns_without_statistics_are_filtered_all_the_same():
         assert both["x"].to_pylist() == [89, 93, 97]
         assert counted.batches == 4, "statistics, a dictionary, and two batches"
         statistics = pa.table(
-            client._native.statistics(b"t", ["dictionary", "nested", "null", "half", "absent", "x"], -1)
+            client._native.batch_statistics(b"t", ["dictionary", "nested", "null", "half", "absent", "x"], -1)
         )
         assert statistics.column_names == ["rows", "5.nulls", "5.min", "5.max"]
 
@@ -407,7 +407,7 @@ def test_memory_of_a_device(simulated_devices):
         assert [batch.device for batch in there] == ["sim:1"] * 2
         here = pa.Table.from_batches([pa.record_batch(batch.to("cpu")) for batch in there])
         assert here.equals(CLUSTERED.slice(2900, 200))
-        statistics = pa.table(client._native.statistics(b"t", ["x"], -1))
+        statistics = pa.table(client._native.batch_statistics(b"t", ["x"], -1))
         assert statistics.column_names == ["rows"]
         assert statistics["rows"].to_pylist() == [EACH] * 5
 
@@ -570,8 +570,8 @@ def test_polars_rules_for_nan_hold():
 def test_asking_for_the_schema_uses_up_no_request(server, client):
     server.publish("once", pa.table({"n": [1, 2, 3]}), times=1)
     table = client.table("once")
-    assert table.schema.names == table.to_dataset().schema.names == ["n"]
-    assert {one["name"]: one["consumers"] for one in server.stats()["sources"]}["once"] == 0
+    assert table.schema.names == table.select(["n"]).schema.names == table.to_dataset().schema.names == ["n"]
+    assert {one["name"]: one["streams"] for one in server.stats()["sources"]}["once"] == 0
     assert table.filter([("n", "==", 2)]).to_arrow().num_rows == 1
     with pytest.raises(xd.NotFoundError):
         client.get("once")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -183,10 +185,32 @@ def test_flight():
         assert pa.table(client.get("t", rows=range(290, 560))).equals(TABLE.slice(290, 270))
 
 
+def test_parts_of_tables_wait_for_no_source():
+    """The server's only thread for sources is in a call that doesn't return before the end of the test."""
+    in_source, goes_on = threading.Event(), threading.Event()
+
+    def waits() -> Iterator[pa.RecordBatch]:
+        in_source.set()
+        goes_on.wait(60)
+        yield from TABLE.to_batches()
+
+    def live() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(TABLE.schema, waits())
+
+    tables = {"t": in_batches(TABLE, SIZES), "live": live}
+    with xd.serve(tables, source_threads=1) as server, xd.connect(server.uri) as client, client.get("live"):
+        assert in_source.wait(60)
+        table = client.table("t")
+        try:
+            assert pa.table(client.get("t", rows=range(290, 560))).equals(TABLE.slice(290, 270))
+            assert table.filter([("n", "<", 5)]).to_arrow().equals(TABLE.slice(0, 5))
+            assert table.filter([("n", ">=", 0)]).num_rows == ROWS
+        finally:
+            goes_on.set()
+
+
 def test_the_version_is_one(server, client):
     """A table is replaced again and again while its rows are read: they are all of one version."""
-    import threading
-
     stop = threading.Event()
 
     def replace() -> None:

@@ -21,6 +21,7 @@ import crossdock as xd
 from crossdock.cli.app import app
 from crossdock.cli.config import read_config
 from crossdock.cli.secrets import Logins, hashed_login
+from crossdock.cli.serve_setup import read_setup
 from crossdock.cli.settings import MADE_OF, SETTINGS
 
 
@@ -302,6 +303,24 @@ def test_a_private_key_that_others_can_read_is_refused(folder):
     files = ("--tls-certificate", folder / "c.pem", "--tls-key", folder / "k.pem")
     line = refused(folder / "one.arrow", "--uri", "tcp+tls:", *files, code=1)
     assert f"others can read the file of the private key, {folder / 'k.pem'}" in line
+
+
+def test_files_of_tls_are_read_once(folder, tmp_path, monkeypatch):
+    """So what is checked, and compared at a reload, is what is used."""
+    made = Certificates(tmp_path)
+    files = [made.server, made.key(made.server), made.issuer]
+    opened = []
+    open_one = os.open
+
+    def counting(path: str, *arguments: int) -> int:
+        opened.append(Path(path))
+        return open_one(path, *arguments)
+
+    monkeypatch.setattr(os, "open", counting)
+    names = ("tls_certificate", "tls_key", "tls_client_roots")
+    setup = read_setup(None, {"uri": ("tcp+tls:",), **dict(zip(names, files, strict=True))}, {})
+    assert setup.tls is not None
+    assert [opened.count(file) for file in files] == [1, 1, 1]
 
 
 def test_named_pipes_are_not_waited_for(folder):

@@ -59,7 +59,7 @@ def test_a_client_gets_what_the_server_says_of_itself(server):
         assert stats["leases"] == stats["consumers"][0]["leases"] > 0
         assert stats["leased_bytes"] == table.nbytes + received.nbytes
         assert 0 <= stats["oldest_lease"] <= stats["uptime"]
-        assert (stats["connections"], stats["connections_now"]) == (1, 1)
+        assert (stats["accepted_connections"], stats["connections"]) == (1, 1)
         assert stats["consumers"][0]["name"] == "", "it reads no stream"
         assert stats["consumers"][0]["previous"] == b"\xff\x00"
         assert stats["consumers"][0]["id"] == 1
@@ -71,10 +71,10 @@ def test_sums_stay_when_consumers_and_sources_are_gone():
         for n in (1, 2):
             with xd.connect(server.uri) as client:
                 assert pa.table(client.get("t")) == TABLE
-            until(lambda: server.stats()["connections_now"] == 0)
+            until(lambda: server.stats()["connections"] == 0)
             stats = server.stats()
             assert stats["consumers"] == []
-            assert stats["connections"] == stats["batches"] == stats["streams"] == n
+            assert stats["accepted_connections"] == stats["batches"] == stats["streams"] == n
             assert (stats["rows"], stats["bytes"]) == (1000 * n, TABLE.nbytes * n)
             assert sum(stats["first_batch"]["counts"]) == n
             assert stats["leases"] == stats["leased_bytes"] == 0
@@ -127,20 +127,20 @@ def test_bytes_by_value_are_counted(server):
 
 def test_rejected_clients_are_counted_by_reason():
     with xd.serve({"t": TABLE}, ["shm:", "tcp:"], token="right", max_connections=1) as server:
-        assert set(server.stats()["rejected"].values()) == {0}
+        assert set(server.stats()["rejected_connections"].values()) == {0}
         with pytest.raises(xd.PermissionError):
             xd.connect(server.uris[1], token="wrong")
         with xd.connect(server.uri) as client, pytest.raises(xd.ConnectionError, match="max_connections"):
             xd.connect(server.uri)
-        until(lambda: server.stats()["connections_now"] == 0)
+        until(lambda: server.stats()["connections"] == 0)
         with xd.connect(server.uri) as client:
-            rejected = client.server_stats()["rejected"]
+            rejected = client.server_stats()["rejected_connections"]
         assert {reason: n for reason, n in rejected.items() if n} == {"not_allowed": 1, "full": 1}
 
 
 def test_over_networks_a_token_opens_them():
     with xd.serve({"t": TABLE}, "tcp:", token="right") as server, xd.connect(server.uri, token="right") as client:
-        assert client.server_stats()["connections"] == 1
+        assert client.server_stats()["accepted_connections"] == 1
 
 
 def test_over_networks_nobody_sees_them_without_one():
@@ -149,7 +149,7 @@ def test_over_networks_nobody_sees_them_without_one():
             client.server_stats()
         assert pa.table(client.get("t")) == TABLE, "the connection goes on"
     with xd.serve({"t": TABLE}, "tcp:", stats="any") as server, xd.connect(server.uri) as client:
-        assert client.server_stats()["connections"] == 1
+        assert client.server_stats()["accepted_connections"] == 1
 
 
 def test_over_tls_a_certificate_opens_them_if_the_server_demands_one(tmp_path: Path):
@@ -164,7 +164,7 @@ def test_over_tls_a_certificate_opens_them_if_the_server_demands_one(tmp_path: P
             xd.connect(server.uri, tls=of_client if demanded else xd.TLS(roots=certificates.issuer)) as client,
         ):
             if allowed:
-                assert client.server_stats()["connections"] == 1
+                assert client.server_stats()["accepted_connections"] == 1
             else:
                 with pytest.raises(xd.PermissionError):
                     client.server_stats()
@@ -182,7 +182,7 @@ def test_another_user_does_not_see_them(stats):
         with xd.connect(sys.argv[1], users="any") as client:
             assert client.list()
             try:
-                print(client.server_stats()["connections"])
+                print(client.server_stats()["accepted_connections"])
             except xd.PermissionError as error:
                 print("refused:", error)
     """
@@ -208,7 +208,7 @@ def test_an_answer_has_so_many_consumers_and_counts_the_others():
         clients = [stack.enter_context(xd.connect(server.uri)) for _ in range(260)]
         held = pa.table(clients[-1].get("t"))
         stats = clients[0].server_stats()
-        assert (len(stats["consumers"]), stats["consumers_left_out"], stats["connections_now"]) == (256, 4, 260)
+        assert (len(stats["consumers"]), stats["consumers_left_out"], stats["connections"]) == (256, 4, 260)
         assert stats["consumers"][0]["leased_bytes"] == held.nbytes, "those that hold something come first"
 
 

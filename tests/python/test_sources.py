@@ -69,7 +69,7 @@ def test_a_table_is_copied_once_and_shared_by_all_consumers():
         (source,) = server.stats()["sources"]
         assert source["kind"] == "table"
         assert source["rows"] == 4
-        assert source["consumers"] == 3
+        assert source["streams"] == 3
         assert 0 < source["bytes_copied"] <= 2 * TABLE.nbytes + 1024
 
 
@@ -476,7 +476,7 @@ def test_connections_are_counted_from_the_start():
         for _ in range(3):
             with xd.connect(server.uri) as client:
                 client.list()
-        assert server.stats()["connections"] == 3
+        assert server.stats()["accepted_connections"] == 3
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".CSV"])

@@ -71,6 +71,23 @@ def test_a_schema(client):
     assert str(schema) in repr(schema)
 
 
+def test_foreign_texts_are_shown_without_what_terminals_obey(server, client, tmp_path):
+    obeyed = "\x1b\x9b\x85\u2028\u202e\u200b\n"
+    name = f"n{obeyed}"
+    server.publish(name, pa.table({name: [1], "other": [2]}))
+    xd.write(pa.table({"x": [1]}), path := tmp_path / f"{name}.arrow")
+    schema = client.get(name).schema
+    assert schema.names == [name, "other"]
+    texts = [*str(schema).split("\n"), *repr(schema).split("\n"), *(repr(entry) for entry in client.list())]
+    with xd.open(path) as file:
+        texts.append(repr(file))
+    with pytest.raises(xd.NotFoundError) as raised:
+        client.get(name, columns=["absent"])
+    texts.append(str(raised.value))
+    assert not set(obeyed) & set("".join(texts))
+    assert texts[0] == "n\\x1b\\u009b\\u0085\\u2028\\u202e\\u200b\\n: int64"
+
+
 def test_columns(client):
     assert pa.table(client.get("t", columns=["y"])).equals(TABLE.select(["y"]))
     assert pa.table(client.get("t", columns=("y", "x"))).equals(TABLE.select(["y", "x"]))
@@ -252,7 +269,7 @@ def test_stats(server, client):
     reader = client.get("t")
     batch = next(reader)
     stats = server.stats()
-    assert stats["connections"] >= 1
+    assert stats["accepted_connections"] >= 1
     assert stats["protocol_errors"] == 0
     assert [source["name"] for source in stats["sources"]] == ["t"]
     assert any(consumer["name"] == "t" or consumer["leases"] > 0 for consumer in stats["consumers"])

@@ -12,7 +12,7 @@ from crossdock.cli.units import bytes_in_prose, in_bytes, in_counts, in_prose, i
 
 
 def test_the_first_snapshot_has_no_rates():
-    now = Rates().add(statistics([consumer(1, bytes=100)], [source("flights", consumers=1)]))
+    now = Rates().add(statistics([consumer(1, bytes=100)], [source("flights", streams=1)]))
     assert now.seconds is None
     assert now.totals == dict.fromkeys(
         ("streams_per_second", "batches_per_second", "rows_per_second", "bytes_per_second")
@@ -27,7 +27,7 @@ def test_the_first_snapshot_has_no_rates():
 
 def test_rates_are_over_the_servers_own_time():
     rates = Rates()
-    rates.add(statistics([consumer(1), consumer(2, name="")], [source("flights", consumers=3)], uptime=10.0))
+    rates.add(statistics([consumer(1), consumer(2, name="")], [source("flights", streams=3)], uptime=10.0))
     now = rates.add(
         statistics(
             [
@@ -35,7 +35,7 @@ def test_rates_are_over_the_servers_own_time():
                 consumer(2, bytes=1000, name="", previous="flights", leased_bytes=100),
                 consumer(3, bytes=2000, leased_bytes=5),
             ],
-            [source("flights", consumers=5), source("new", consumers=2)],
+            [source("flights", streams=5), source("new", streams=2)],
             uptime=12.0,
         )
     )
@@ -84,8 +84,8 @@ def test_a_server_that_was_started_again_begins_anew(change):
 
 def test_counters_that_decrease_are_unknown_never_negative():
     rates = Rates()
-    rates.add(statistics([consumer(1, bytes=1000, rows=5)], [source("flights", consumers=9)]))
-    now = rates.add(statistics([consumer(1, bytes=10, rows=7)], [source("flights", consumers=1)], uptime=2.0))
+    rates.add(statistics([consumer(1, bytes=1000, rows=5)], [source("flights", streams=9)]))
+    now = rates.add(statistics([consumer(1, bytes=10, rows=7)], [source("flights", streams=1)], uptime=2.0))
     assert now.consumers[0]["bytes_per_second"] is None
     assert now.consumers[0]["rows_per_second"] == 2
     assert now.totals["bytes_per_second"] is None

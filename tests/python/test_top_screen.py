@@ -112,7 +112,7 @@ def test_it_shows_consumers_and_keeps_the_chosen_one():
 
 def test_columns_views_and_filter_by_keys():
     async def test(terminal: Terminal) -> None:
-        await terminal.show(some(3, rejected={"late": 4}))
+        await terminal.show(some(3, rejected_connections={"late": 4}))
         for _ in range(20):
             await terminal.pilot.press("greater_than_sign")
         await terminal.pilot.press("tab")
@@ -170,7 +170,7 @@ def test_a_lost_server_and_a_pause_are_said():
 @pytest.mark.parametrize("size", [(20, 24), (20, 6), (5, 3), (1, 1), (300, 80)])
 def test_every_size_of_terminal(size):
     async def test(terminal: Terminal) -> None:
-        await terminal.show(some(50, rejected={"late": 1}))
+        await terminal.show(some(50, rejected_connections={"late": 1}))
         await terminal.pilot.press("end", "greater_than_sign", "enter")
         await terminal.pilot.pause()
         await terminal.pilot.press("escape", "tab", "slash", "x", "escape", "home")
@@ -186,7 +186,7 @@ def test_hostile_names_are_only_texts():
             [consumer(1, pid=0, peer=HOSTILE, name=HOSTILE, why=HOSTILE, carrier=HOSTILE)],
             [source(HOSTILE, kind=HOSTILE)],
             version=HOSTILE,
-            rejected={HOSTILE: 1},
+            rejected_connections={HOSTILE: 1},
         )
         await terminal.show(look_at(hostile))
         for key in "123":

@@ -30,15 +30,15 @@ def test_text_says_who_holds_what():
             ],
             [source("flights", rows=336776, bytes=2**25)],
             uptime=2.0,
-            rejected={"not_allowed": 2, "late": 0},
+            rejected_connections={"not_allowed": 2, "late": 0},
             protocol_errors=1,
         ),
     )
     lines = text.text_lines("shm:flights", now, None)
-    assert lines[0] == "server   shm:flights, up 2.0 s, crossdock 0.1.0, process 777"
-    assert lines[1] == "now      3.0 MiB/s, 48 batches/s, 0 rows/s, 0 streams/s"
-    assert lines[3] == "held     192.0 KiB in 3 buffers, the oldest for 1 min 15 s"
-    assert lines[4] == "refused  3 (2 not_allowed, 1 protocol_errors)"
+    assert lines[0] == "server    shm:flights, up 2.0 s, crossdock 0.1.0, process 777"
+    assert lines[1] == "now       3.0 MiB/s, 48 batches/s, 0 rows/s, 0 streams/s"
+    assert lines[3] == "held      192.0 KiB in 3 buffers, the oldest for 1 min 15 s"
+    assert lines[4] == "rejected  3 (2 not_allowed, 1 protocol_errors)"
     header = next(line for line in lines if line.startswith("consumer"))
     first = next(line for line in lines if line.startswith("process 4001"))
     second = next(line for line in lines if line.startswith("tcp://10.0.0.7:5"))
@@ -56,8 +56,8 @@ def test_text_of_a_server_without_anything():
     lines = text.text_lines("shm:x", snapshot(statistics()), 80)
     assert "No consumer is connected." in lines
     assert "Nothing is published." in lines
-    assert "refused  none" in lines
-    assert "now      -/s, - batches/s, - rows/s, - streams/s" in lines
+    assert "rejected  none" in lines
+    assert "now       -/s, - batches/s, - rows/s, - streams/s" in lines
 
 
 def test_what_the_server_left_out_is_said():
@@ -75,7 +75,7 @@ def test_hostile_texts_stay_on_their_line(width):
             [consumer(1, pid=0, peer=HOSTILE, name=HOSTILE, carrier=HOSTILE, why=HOSTILE)],
             [source(HOSTILE, kind=HOSTILE), source(b"\xff" * 1000)],
             version=HOSTILE,
-            rejected={HOSTILE: 1},
+            rejected_connections={HOSTILE: 1},
         )
     )
     lines = text.text_lines("shm:x", now, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import socket
@@ -17,6 +16,8 @@ from tests.browser import Browser
 from tests.server_samples import Server, consumer, source, statistics
 
 import crossdock as xd
+from crossdock import _http
+from crossdock._http import Address
 from crossdock.cli.monitor import web
 from crossdock.cli.monitor.event import MOST_ROWS, Choice, event_of
 from crossdock.cli.monitor.look import Look, Observed
@@ -25,32 +26,18 @@ HOSTILE = "<script>document.title='x'</script><img src=x onerror=alert(1)>\x1b[3
 
 
 class Page:
-    """A page server on a thread of its own, to which a test hands what is to be shown."""
+    """A page server, to which a test hands what is to be shown."""
 
     def __init__(self) -> None:
         self.start(0)
 
     def start(self, port: int) -> None:
-        self.address = web.Address.of(str(port))
-        self.listener = self.address.listen()
-        self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/"
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-        self._thread.start()
-        self._ready.wait()
-
-    async def _run(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.stop = asyncio.Event()
-        self.server = web.PageServer(self.address)
-        listening = await asyncio.start_server(self.server.serve, sock=self.listener, limit=8192)
-        self._ready.set()
-        await self.stop.wait()
-        listening.close()
+        self.server = web.PageServer(Address.of(str(port)))
+        self.url = self.server.url
+        self.port = int(self.url.rstrip("/").rpartition(":")[2])
 
     def show(self, look: Look) -> None:
-        self.loop.call_soon_threadsafe(self.server.found, look)
+        self.server.found(look)
 
     def ask(self, request: bytes) -> bytes:
         """The whole answer to a request."""
@@ -62,9 +49,7 @@ class Page:
             return answer
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self.stop.set)
-        self._thread.join()
-        self.listener.close()
+        self.server.close()
 
 
 @pytest.fixture
@@ -107,8 +92,10 @@ def test_an_event_is_bounded_whatever_the_server_says():
     hostile = [
         consumer(i, pid=0, peer=HOSTILE, name=HOSTILE, why=HOSTILE, carrier=HOSTILE, way=HOSTILE) for i in range(10_000)
     ]
-    look = look_at(statistics(hostile, many, version=HOSTILE, rejected={HOSTILE + str(i): 1 for i in range(10_000)}))
-    for query in ("", "view=tables&wanted=n", "view=refused", "row=3"):
+    look = look_at(
+        statistics(hostile, many, version=HOSTILE, rejected_connections={HOSTILE + str(i): 1 for i in range(10_000)})
+    )
+    for query in ("", "view=tables&wanted=n", "view=rejected", "row=3"):
         text = json.dumps(event_of(look, Choice.of(query)))
         assert len(text) < 1_500_000, query
         assert all(one.isprintable() for one in str(json.loads(text))), query
@@ -148,32 +135,34 @@ def test_order_and_filter():
 @pytest.mark.parametrize(
     ("text", "host", "port", "loopback"),
     [
-        ("8080", "", 8080, True), (":8080", "", 8080, True), ("127.0.0.1:1", "127.0.0.1", 1, True),
+        ("8080", "127.0.0.1", 8080, True), ("127.0.0.1:1", "127.0.0.1", 1, True),
         ("[::1]:80", "::1", 80, True), ("*:80", "*", 80, False), ("LOCALHOST:0", "localhost", 0, True),
         ("box.example:80", "box.example", 80, False), ("10.0.0.1:80", "10.0.0.1", 80, False),
     ],
 )  # fmt: skip
 def test_addresses(text, host, port, loopback):
-    address = web.Address.of(text)
+    address = Address.of(text)
     assert (address.host, address.port, address.is_loopback) == (host, port, loopback)
 
 
-@pytest.mark.parametrize("text", ["", "x", "127.0.0.1", "1:2:3", "host:99999", "http://x:80", "a b:80", "[x]:1"])
+@pytest.mark.parametrize(
+    "text", ["", "x", ":8080", "127.0.0.1", "1:2:3", "host:99999", "http://x:80", "a b:80", "[x]:1"]
+)
 def test_malformed_addresses(text):
-    with pytest.raises(ValueError, match="8080 or \\*:8080, not"):
-        web.Address.of(text)
+    with pytest.raises(xd.InvalidArgumentError, match="8080 or \\*:8080, not"):
+        Address.of(text)
 
 
 def test_hosts_that_others_can_point_here_are_refused():
-    loopback = web.Address.of("8080")
+    loopback = Address.of("8080")
     for host in ("127.0.0.1:8080", "localhost", "LocalHost:9", "[::1]:8080", "192.168.1.7:8080"):
         assert loopback.allows(host), host
     for host in ("", "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "a:b:c"):
         assert not loopback.allows(host), host
-    named = web.Address.of("box.example:80")
+    named = Address.of("box.example:80")
     assert named.allows("box.example:80")
     assert not named.allows("evil.example")
-    assert web.Address.of("*:80").allows(socket.gethostname())
+    assert Address.of("*:80").allows(socket.gethostname())
 
 
 def test_the_page_is_self_contained_and_its_policy_names_its_parts(page):
@@ -199,9 +188,8 @@ def request(line: str, *headers: str) -> bytes:
     ("sent", "status"),
     [
         (request("POST / HTTP/1.1", "Host: localhost"), 405),
-        (request("HEAD / HTTP/1.1", "Host: localhost"), 405),
         (request("OPTIONS / HTTP/1.1", "Host: localhost", "Origin: http://evil.example"), 405),
-        (request("GET / HTTP/1.1"), 403),
+        (request("GET / HTTP/1.1", "Host:"), 403),
         (request("GET / HTTP/1.1", "Host: evil.example"), 403),
         (request("GET / HTTP/1.1", "Host: localhost", "Host: evil.example"), 400),
         (request("GET /../../etc/passwd HTTP/1.1", "Host: localhost"), 404),
@@ -209,6 +197,8 @@ def request(line: str, *headers: str) -> bytes:
         (request("GET /events HTTP/1.1", "Host: localhost", "Sec-Fetch-Site: cross-site"), 403),
         (request("GET /"), 400),
         (request("GET / HTTP/1.1", "no colon"), 400),
+        (request("GET / HTTP/1.1", "Host : localhost"), 400),
+        (request("GET / HTTP/1.1", ": localhost"), 400),
         (b"\x16\x03\x01\x00\xff\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
     ],
@@ -220,23 +210,45 @@ def test_other_requests_are_refused(page, sent, status):
 
 
 def test_a_request_that_does_not_come_ends(page, monkeypatch):
-    monkeypatch.setattr(web, "_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(_http, "REQUEST_SECONDS", 0.2)
     assert page.ask(b"GET / HT").startswith(b"HTTP/1.1 408 ")
 
 
-def test_connections_are_bounded(page, monkeypatch):
-    monkeypatch.setattr(web, "_MOST_CONNECTIONS", 3)
+def test_pages_are_bounded(page, monkeypatch):
+    monkeypatch.setattr(web, "MOST_VIEWERS", 3)
+    page.show(two(1))
+    open_ones = [Events(page) for _ in range(3)]
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(f"{page.url}events", timeout=30)
+    finally:
+        for one in open_ones:
+            one.close()
+    # The server sees that they have gone, without another event.
+    wait_until(lambda: page.server._viewers == 0)
+    urllib.request.urlopen(f"{page.url}events", timeout=30).close()
+
+
+def test_pages_that_are_open_count_as_connections_and_are_not_ended_for_others(page, monkeypatch):
+    monkeypatch.setattr(_http, "MOST_CONNECTIONS", 3)
     page.show(two(1))
     open_ones = [Events(page) for _ in range(3)]
     try:
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(page.url, timeout=30)
+        page.show(two(2))
+        for one in open_ones:
+            assert one.next()
     finally:
         for one in open_ones:
             one.close()
-    # The server sees that they have gone, without another event.
-    wait_until(lambda: page.server._connections == 0)
-    urllib.request.urlopen(page.url, timeout=30).close()
+
+
+def test_the_head_of_events_has_no_events(page):
+    page.show(two(1))
+    answer = page.ask(request("HEAD /events HTTP/1.1", "Host: localhost"))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n")
 
 
 class Events:
@@ -281,27 +293,27 @@ def test_events_come_with_each_look(page):
 
 
 def test_a_browser_that_reads_nothing_costs_a_bounded_amount_and_is_disconnected(page, monkeypatch):
-    monkeypatch.setattr(web, "_WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(_http, "ANSWER_SECONDS", 1.0)
     look = two(MOST_ROWS)
     page.show(look)
     events = Events(page)
     try:
-        wait_until(lambda: page.server._connections == 1)
+        wait_until(lambda: page.server._viewers == 1)
         # Far more than the socket's buffers and the server's limit, if each were kept.
         pause = threading.Event()
         for _ in range(2000):
             page.show(look)
             pause.wait(0.001)
-            if page.server._connections == 0:
+            if page.server._viewers == 0:
                 break
-        wait_until(lambda: page.server._connections == 0)
+        wait_until(lambda: page.server._viewers == 0)
     finally:
         events.close()
 
 
 def test_an_address_that_is_taken_is_an_error(page):
-    with pytest.raises(xd.ConnectionError, match=f"port {page.port}: another program uses it; port 0 picks a free one"):
-        web.Address.of(str(page.port)).listen()
+    with pytest.raises(xd.ConnectionError, match=f":{page.port}: another program uses it; port 0 picks a free one"):
+        Address.of(str(page.port)).listen()
 
 
 # ---- in a browser ----
@@ -314,7 +326,7 @@ def browser(no_leftovers: None) -> Iterator[Browser]:
 
 
 def test_a_browser_shows_it_and_keeps_it_up_to_date(page, browser, tmp_path):
-    page.show(two(3, [source("flights")], rejected={"late": 2}))
+    page.show(two(3, [source("flights")], rejected_connections={"late": 2}))
     browser.open(page.url)
     browser.wait_for("document.querySelectorAll('#rows tr').length === 3")
     assert browser.value("document.title") == "shm:flights - crossdock top"
@@ -352,7 +364,7 @@ def test_foreign_texts_are_only_texts(page, browser):
             statistics(
                 [consumer(i + 1, pid=0, peer=HOSTILE, name=name, why=HOSTILE) for i, name in enumerate(names)],
                 [source(name, kind=HOSTILE) for name in names],
-                rejected={HOSTILE: 1},
+                rejected_connections={HOSTILE: 1},
             )
         )
     )
@@ -392,7 +404,7 @@ def test_a_program_that_ended_is_said_and_found_again(page, browser):
 
 
 def test_a_page_that_is_open_for_long_does_not_grow(page, browser):
-    looks = [two(count, rejected={"late": count}) for count in (60, 40)]
+    looks = [two(count, rejected_connections={"late": count}) for count in (60, 40)]
 
     def state() -> tuple[int, int]:
         browser.call("HeapProfiler.collectGarbage")

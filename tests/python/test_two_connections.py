@@ -19,7 +19,7 @@ def test_of_one_server():
         assert [entry.name for entry in client.list()] == ["t"]
         for _ in range(3):
             assert table_of(client) == TABLE
-        connections = server.stats()["connections"]
+        connections = server.stats()["accepted_connections"]
     assert connections == 5, "one for metadata, one for the catalog, and one for the bodies of each stream"
 
 
@@ -27,7 +27,7 @@ def test_of_two_servers():
     with xd.serve({"t": TABLE}) as one, xd.serve({"t": TABLE}) as other:
         with xd.connect(metadata=one.uri, data=other.uri) as client:
             assert table_of(client) == TABLE
-        (bodies,) = [source["consumers"] for source in other.stats()["sources"]]
+        (bodies,) = [source["streams"] for source in other.stats()["sources"]]
         assert bodies == 1
 
 

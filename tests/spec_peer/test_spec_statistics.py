@@ -47,7 +47,7 @@ def test_a_text_as_specified_is_read(server: SpecServer) -> None:
         "version": "9.9",
         "uptime_ms": 1500,
         "consumers": [{"pid": 1, "name": ["_w"], "oldest_lease_ms": 250, "of_later_versions": [[]]}],
-        "rejected": {"full": 2, "of_later_versions": 3},
+        "rejected_connections": {"full": 2, "of_later_versions": 3},
         "batch": {"counts": list(range(13)), "sum_ns": 10**9},
     }
     answer(server, statistics(json.dumps(said)))
@@ -56,7 +56,7 @@ def test_a_text_as_specified_is_read(server: SpecServer) -> None:
     assert (stats["version"], stats["uptime"]) == ("9.9", 1.5)
     assert stats["consumers"][0]["name"] == b"\xff"
     assert stats["consumers"][0]["oldest_lease"] == 0.25
-    assert stats["rejected"] == {"full": 2, "of_later_versions": 3}
+    assert stats["rejected_connections"] == {"full": 2, "of_later_versions": 3}
     assert stats["batch"]["counts"] == list(range(13))
     assert stats["batch"]["sum"] == 1.0
     assert stats["sources"] == []

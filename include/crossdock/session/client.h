@@ -99,7 +99,7 @@ struct GetOptions {
   /// meanwhile, get() asks again, a limited number of times.
   std::optional<RowRange> rows{};
   /// The batches of a table to get, in ascending order, without overlaps; at most 4096 ranges. Not together with
-  /// `rows`. Client::statistics() says how many rows each has, and of which version.
+  /// `rows`. Client::batch_statistics() says how many rows each has, and of which version.
   std::optional<std::vector<BatchRange>> batches{};
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
@@ -123,8 +123,8 @@ struct GetOptions {
   /// Throws ResourceError when more is received than the arena's `reserve`, and ArenaFrozenError once the arena was
   /// published. Don't publish the arena while this stream is being read.
   std::shared_ptr<device::Arena> arena{};
-  /// For Client::statistics(): the columns of which statistics are wanted, instead of the data.
-  std::optional<std::vector<std::string>> statistics{};
+  /// For Client::batch_statistics(): the columns of which they are wanted, instead of the data.
+  std::optional<std::vector<std::string>> batch_statistics{};
   /// For other parts of this library: memory instead of that of `arena` (src/transport/body_memory.h).
   std::shared_ptr<transport::BodyMemory> memory{};
   WireObserver on_message{};  ///< The connection keeps the observer until its next stream.
@@ -241,13 +241,13 @@ class CROSSDOCK_EXPORT Client {
   /// and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
-  /// Requests the statistics of a table: a table with one row for each of its batches, as docs/protocol.md,
-  /// "Statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't exist,
-  /// and of those whose type has no statistics. They are the server's word: a client that doesn't trust it checks the
-  /// data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a table),
-  /// ResourceError (too many columns), and otherwise as get().
-  std::unique_ptr<Reader> statistics(const std::string& name, std::vector<std::string> columns, int timeout_ms = -1,
-                                     const transport::InterruptHook& interrupted = {});
+  /// Requests the batch statistics of a table: a table with one row for each of its batches, as docs/protocol.md,
+  /// "Batch statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't
+  /// exist, and of those whose type has no statistics. They are the server's word: a client that doesn't trust it
+  /// checks the data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a
+  /// table), ResourceError (too many columns), and otherwise as get().
+  std::unique_ptr<Reader> batch_statistics(const std::string& name, std::vector<std::string> columns,
+                                           int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
   /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
   /// host: nothing is pending on it, and it may outlive the client and the server. It is read-only, unless
   /// TensorOptions::copy_on_write or TensorOptions::out says otherwise. Throws InvalidArgumentError (a table, or

@@ -85,9 +85,10 @@ class CROSSDOCK_EXPORT Prepared {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and up to
-/// ServerOptions::source_threads more, which are started when live streams need them. Thread-safe. After a fork it
-/// belongs to the parent: every call in the child throws ForkError.
+/// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and more that are
+/// started when there is work: up to ServerOptions::source_threads for live streams, and up to 8 for batch statistics
+/// and copies of tables on devices. Thread-safe. After a fork it belongs to the parent: every call in the child throws
+/// ForkError.
 class CROSSDOCK_EXPORT Server {
  public:
   /// Starts to listen before it returns. Throws UriError, SchemeError (also if the module of a Flight server is
@@ -151,10 +152,11 @@ class CROSSDOCK_EXPORT Server {
   ServerStats stats() const;
 
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.
-  /// Streams under way continue. Waits until they have ended and their consumers have taken all messages and read all
-  /// bodies, for `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients
-  /// are sending aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer.
-  /// Throws InterruptedError, ClosedError.
+  /// Requests for the server's statistics (Client::server_stats()) are still answered, and streams under way continue.
+  /// Waits until the streams have ended and their consumers have taken all messages and read all bodies, for
+  /// `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients are sending
+  /// aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer. Throws
+  /// InterruptedError, ClosedError.
   bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
 
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, and joins the

@@ -45,7 +45,7 @@ struct SourceStats {
   std::int64_t rows = -1;  ///< -1: not known (live), or tensors.
   std::int64_t bytes = -1;
   std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
-  std::uint64_t consumers = 0;     ///< Number of streams started.
+  std::uint64_t streams = 0;       ///< That were started, since it was published.
 };
 
 struct ConsumerStats {
@@ -119,13 +119,13 @@ struct ServerStats {
   std::uint64_t sources_left_out = 0;
   std::uint64_t consumers_left_out = 0;
 
-  std::uint64_t connections = 0;      ///< Since the start.
-  std::uint64_t connections_now = 0;  ///< Those that are there.
+  std::uint64_t connections = 0;           ///< Those that are there.
+  std::uint64_t accepted_connections = 0;  ///< Since the start.
   /// Clients that were rejected before they were connected, since the start, by reason: "version" (none in common),
   /// "not_allowed" (the user, the token or the certificate), "malformed" (the handshake breaks the rules), "late"
   /// (there was no handshake in time), "full" (max_connections), "resources" (no memory or descriptors are left, or too
   /// many handshakes are under way), "protection" (TLS or checksums that one end demands and the other doesn't have).
-  std::map<std::string, std::uint64_t> rejected;
+  std::map<std::string, std::uint64_t> rejected_connections;
   std::uint64_t protocol_errors = 0;  ///< Connections ended because of a protocol violation.
   StreamTotals totals;
   std::uint64_t bytes_copied = 0;         ///< Of all sources since the start; see SourceStats::bytes_copied.

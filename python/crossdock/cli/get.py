@@ -23,6 +23,7 @@ from crossdock.cli.options import (
     TlsCertificate,
     TlsKey,
     TlsRoots,
+    Uri,
     connected,
     name_of,
     tls_of,
@@ -63,11 +64,11 @@ def _first(batches: Iterable[xd.RecordBatch], most: int | None) -> Iterator[xd.R
             return
 
 
-_STDOUT = Path("-")
+_STDOUT = "-"  # this text alone: './-' is a file
 
 
-def _check_output(output: Path | None, form: str | None, as_json: bool) -> None:
-    """Checks the options that say where the data goes, before anything is asked for."""
+def _check_output(output: str | None, form: str | None, as_json: bool) -> Path | None:
+    """Checks the options that say where the data goes, before anything is asked for. Returns the file, if it is one."""
     if form is not None and (output != _STDOUT or f".{form}" not in FORMATS):
         raise typer.BadParameter(
             f"is for -o -, and one of {', '.join(one[1:] for one in FORMATS)}", param_hint="--format"
@@ -77,15 +78,15 @@ def _check_output(output: Path | None, form: str | None, as_json: bool) -> None:
     if output == _STDOUT:
         check_terminal(f".{form or 'arrows'}")
     if output is None or output == _STDOUT:
-        return
-    check_format(output)
+        return None
+    file = Path(output)
+    check_format(file)
     with reported():
-        if not output.parent.is_dir():
-            raise xd.NotFoundError(
-                f"{output.parent} doesn't exist or is not a folder; create it to write {output.name}"
-            )
-        if output.suffix.lower() in FORMATS and output.suffix.lower() != ".jsonl":
-            pyarrow_for(output, "writing")  # before the clock starts
+        if not file.parent.is_dir():
+            raise xd.NotFoundError(f"{file.parent} doesn't exist or is not a folder; create it to write {file.name}")
+        if file.suffix.lower() in FORMATS and file.suffix.lower() != ".jsonl":
+            pyarrow_for(file, "writing")  # before the clock starts
+    return file
 
 
 _EXAMPLES = """Examples:
@@ -105,15 +106,7 @@ crossdock get shm:flights flights -o - --format csv | head
     epilog=_EXAMPLES + TOKEN + EXIT_CODES,
 )
 def get(
-    uri: Annotated[
-        str,
-        typer.Argument(
-            metavar="URI",
-            help="As `crossdock serve` printed it.",
-            show_default=False,
-            autocompletion=completion.uris,
-        ),
-    ],
+    uri: Uri,
     name: Annotated[
         str,
         typer.Argument(
@@ -124,7 +117,7 @@ def get(
         ),
     ],
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "-o",
             "--output",
@@ -153,7 +146,7 @@ def get(
 ) -> None:
     """Gets a table or tensors; writes it to a file, or says what it is and shows its first rows or its values."""
     on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
-    _check_output(output, form, as_json)
+    file = _check_output(output, form, as_json)
     trusted = trusted_of(remote_reads)
     wanted = name_of(name, "NAME")
     with reported():
@@ -162,12 +155,12 @@ def get(
         entry = next((entry for entry in client.list() if entry.name == wanted), None)
         if entry is not None and entry.kind != "table":
             _refuse_for_tensors(name, entry, {"--columns": columns, "-n": rows, "-o -": output == _STDOUT or None})
-            if output is not None:
-                check_content(output, entry.kind)
-            tensor_output.get(client, entry, output, timeout, as_json)
+            if file is not None:
+                check_content(file, entry.kind)
+            tensor_output.get(client, entry, file, timeout, as_json)
             return
-        if output is not None and output != _STDOUT:
-            check_content(output, "table")
+        if file is not None:
+            check_content(file, "table")
         names = None if columns is None else [column for column in columns.split(",") if column]
         known = None if entry is None else entry.rows
         total = known if rows is None else rows if known is None else min(rows, known)
@@ -177,19 +170,19 @@ def get(
             if to_stdout:
                 write_stdout(".jsonl" if as_json else f".{form or 'arrows'}", reader.schema, batches)
                 return
-            if output is not None:
-                write_file(output, reader.schema, batches)
+            if file is not None:
+                write_file(file, reader.schema, batches)
             else:
                 head = list(_first(batches, rows or _HEAD_ROWS))
                 for _ in batches:  # what is left is taken, too: the summary is about all of it
                     pass
-        if output is None:
+        if file is None:
             print(wrapped(meter.summary(), terminal_width()))
             inspection.print_schema(_native.describe_schema(reader.schema), "  ")
             print()
             _print_head(head, meter.rows)
         else:
-            print(f"{meter.summary()}, written to {shown(str(output))}")
+            print(f"{meter.summary()}, written to {shown(str(file))}")
 
 
 def _refuse_for_tensors(name: str, entry: _native.CatalogEntry, given: dict[str, object]) -> None:

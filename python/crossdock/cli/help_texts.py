@@ -12,3 +12,8 @@ Environment: CROSSDOCK_TOKEN is the secret that servers ask for over tcp, tcp+tl
 clients prove to know (by Flight, they send it). CROSSDOCK_LOGIN, as in ada:PASSWORD, is for Flight servers that have
 logins.
 """
+
+
+HTTP_ADDRESS = (
+    "PORT (of the loopback), HOST:PORT, [::1]:PORT or *:PORT (every address of the machine); port 0 is a free one"
+)

@@ -20,6 +20,7 @@ from crossdock.cli.options import (
     name_of,
     refuse_remote_handle,
     tls_of,
+    uri_argument,
 )
 from crossdock.cli.reporting import reported
 
@@ -35,11 +36,9 @@ crossdock inspect shm:flights flights --wire
 def inspect(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="URI|FILE",
-            autocompletion=completion.uris,
-            help="A server, or an Arrow IPC file or stream file. A file whose name looks like a URI: './name:of'.",
-            show_default=False,
+        uri_argument(
+            "A server, or an Arrow IPC file or stream file. A file whose name looks like a URI: './name:of'.",
+            "URI|FILE",
         ),
     ],
     name: Annotated[

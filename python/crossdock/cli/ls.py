@@ -10,10 +10,19 @@ import typer
 import crossdock as xd
 from crossdock import _native
 from crossdock._names import shown_name
-from crossdock.cli import completion, inspection, tensor_output
+from crossdock.cli import inspection, tensor_output
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
-from crossdock.cli.options import Checksum, TlsCertificate, TlsKey, TlsRoots, connected, refuse_remote_handle, tls_of
+from crossdock.cli.options import (
+    Checksum,
+    TlsCertificate,
+    TlsKey,
+    TlsRoots,
+    connected,
+    refuse_remote_handle,
+    tls_of,
+    uri_argument,
+)
 from crossdock.cli.output import number, print_json, print_left_out, print_table
 from crossdock.cli.reporting import reported
 
@@ -59,12 +68,7 @@ crossdock ls tcp://host:7700 --json
 def ls(
     uri: Annotated[
         str | None,
-        typer.Argument(
-            metavar="URI",
-            autocompletion=completion.uris,
-            help="As `crossdock serve` printed it. Else: all of your servers that have a name.",
-            show_default=False,
-        ),
+        uri_argument("The server, or a relay, as it printed it. Else: all of your servers that have a name."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import crossdock as xd
+from crossdock.cli.help_texts import HTTP_ADDRESS
 from crossdock.cli.reporting import MissingPackageError
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ MetricsAddress = Annotated[
     str | None,
     typer.Option(
         "--metrics",
-        metavar="HOST:PORT",
-        help="'127.0.0.1:9464': also answers HTTP requests there: /metrics for Prometheus, /healthz, and /readyz, "
-        "which is ready once everything is served. '*:9464' at every address. Needs prometheus-client.",
+        metavar="ADDRESS",
+        help="Also answers HTTP requests: /metrics for Prometheus, /healthz, and /readyz, which is ready once "
+        f"everything is served; at {HTTP_ADDRESS}. Needs prometheus-client.",
         show_default=False,
     ),
 ]

@@ -6,16 +6,25 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 import crossdock as xd
 from crossdock import _options
 from crossdock._names import parsed_name
+from crossdock.cli import completion
 
 # Titles of sections in the help of commands that have some.
 SERVICE, ACCESS = "As a service", "Who may connect"
+
+
+def uri_argument(about: str = "The server, or a relay, as it printed it.", metavar: str = "URI") -> Any:
+    """The argument that names a server. about: its help."""
+    return typer.Argument(metavar=metavar, help=about, show_default=False, autocompletion=completion.uris)
+
+
+Uri = Annotated[str, uri_argument()]
 
 Checksum = Annotated[
     bool | None,
@@ -101,11 +110,11 @@ def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
 
 def tls_of(
     uris: Iterable[str],
-    certificate: Path | None,
-    key: Path | None,
+    certificate: Path | bytes | None,
+    key: Path | bytes | None,
     *,
     roots: Path | None = None,
-    client_roots: Path | None = None,
+    client_roots: bytes | None = None,
 ) -> xd.TLS | None:
     """Returns what the options of TLS say. They are an error where no URI needs them."""
     given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}

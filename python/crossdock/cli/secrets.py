@@ -18,10 +18,6 @@ from crossdock._text import shown
 _MOST_BYTES = 1 << 20
 
 
-def _named(path: Path, what: str) -> str:
-    return f"the file of the {what}, {path},"
-
-
 def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
     if info.st_uid == os.geteuid() and info.st_mode & 0o077:
         raise xd.PermissionError(
@@ -30,22 +26,20 @@ def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
         )
 
 
-def check_secret(path: Path, what: str) -> None:
-    """Refuses a file as read_secret() does, without reading it."""
-    with open_regular(path, _named(path, what)) as file:
+def _read(path: Path, what: str) -> bytes:
+    with open_regular(path, f"the file of the {what}, {path},") as file:
         _check_owner_alone(os.fstat(file.fileno()), path, what)
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, has more than {_MOST_BYTES:,} bytes")
+    return content
 
 
 def read_secret(path: Path, what: str) -> str:
     """Returns the text of a file that only its owner may read, as ssh demands of keys: one of this user's that others
     can read is refused. Files of other users, as a service manager hands them over, are taken as they are."""
-    with open_regular(path, _named(path, what)) as file:
-        _check_owner_alone(os.fstat(file.fileno()), path, what)
-        content = file.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, has more than {_MOST_BYTES:,} bytes")
     try:
-        return content.decode()
+        return _read(path, what).decode()
     except UnicodeDecodeError:
         raise xd.InvalidArgumentError(f"the file of the {what}, {path}, isn't UTF-8") from None
 
@@ -56,6 +50,14 @@ def read_token(path: Path) -> str:
     if not 1 <= len(token.encode()) <= 1024 or "\n" in token:
         raise xd.InvalidArgumentError(f"the file of the token, {path}, must have one line of 1 to 1024 bytes")
     return token
+
+
+def read_key(path: Path) -> bytes:
+    """The PEM text of a private key, of a file as read_secret() takes them."""
+    content = _read(path, "private key")
+    if not content:
+        raise xd.InvalidArgumentError(f"the file of the private key, {path}, is empty")
+    return content
 
 
 def _lines(path: Path, what: str) -> list[tuple[int, str]]:

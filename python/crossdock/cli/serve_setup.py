@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import crossdock as xd
-from crossdock._files import open_regular
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
-from crossdock.cli.secrets import Logins, check_secret, read_ticket_keys, read_token
+from crossdock.cli.secrets import Logins, read_key, read_ticket_keys, read_token
 from crossdock.cli.settings import SETTINGS, check_schemes
+from crossdock.tls import read_pem
 
 _PASSED = (
     "window",
@@ -32,7 +32,6 @@ _PASSED = (
     "ticket_lifetime",
     "login_lifetime",
 )
-_TLS_FILES = ("tls_certificate", "tls_key", "tls_client_roots")
 
 
 class Setup(NamedTuple):
@@ -61,9 +60,9 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     uris = [*settings.get("uri", ("shm:",)), *([flight] if flight else [])]
     token_file, logins, keys = (settings.get(name) for name in ("token_file", "logins", "ticket_keys"))
     stable = settings.get("stable", "trust")
-    tls_files = [settings.get(name) for name in _TLS_FILES]
-    if tls_files[1] is not None:
-        check_secret(tls_files[1], "private key")
+    certificate, key, client_roots = (
+        _pem_of(settings.get(f"tls_{name}"), name) for name in ("certificate", "key", "client_roots")
+    )
     return Setup(
         settings=settings,
         tables={
@@ -71,16 +70,17 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
             for name, source in {**config.tables, **files}.items()
         },
         token=token_of(uris) if token_file is None else read_token(token_file),
-        tls=tls_of(uris, tls_files[0], tls_files[1], client_roots=tls_files[2]),
-        tls_digests=tuple(_digest(file) for file in tls_files if file is not None),
+        tls=tls_of(uris, certificate, key, client_roots=client_roots),
+        tls_digests=tuple(hashlib.sha256(pem or b"").digest() for pem in (certificate, key, client_roots)),
         logins=None if logins is None else Logins(logins),
         ticket_keys=None if keys is None else read_ticket_keys(keys),
     )
 
 
-def _digest(file: Path) -> bytes:
-    with open_regular(file, str(file)) as opened:
-        return hashlib.sha256(opened.read()).digest()
+def _pem_of(file: Path | None, name: str) -> bytes | None:
+    if file is None:
+        return None
+    return read_key(file) if name == "key" else read_pem(file, name)
 
 
 class Authenticator:

@@ -9,13 +9,21 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
-from crossdock.cli import completion
 from crossdock.cli.app import app
-from crossdock.cli.help_texts import EXIT_CODES, TOKEN
+from crossdock.cli.help_texts import EXIT_CODES, HTTP_ADDRESS, TOKEN
 from crossdock.cli.layout import terminal_width
 from crossdock.cli.monitor import text
 from crossdock.cli.monitor.look import Observed
-from crossdock.cli.options import Checksum, TlsCertificate, TlsKey, TlsRoots, connected, refuse_remote_handle, tls_of
+from crossdock.cli.options import (
+    Checksum,
+    TlsCertificate,
+    TlsKey,
+    TlsRoots,
+    Uri,
+    connected,
+    refuse_remote_handle,
+    tls_of,
+)
 from crossdock.cli.reporting import MissingPackageError, reported
 
 
@@ -57,11 +65,12 @@ def _show(server: Observed, interval: float) -> None:
 
 
 def _serve_page(server: Observed, interval: float, address: str) -> None:
+    from crossdock._http import Address
     from crossdock.cli.monitor import web
 
     try:
-        at = web.Address.of(address)
-    except ValueError as error:
+        at = Address.of(address)
+    except xd.InvalidArgumentError as error:
         raise typer.BadParameter(str(error), param_hint="--web") from None
     server.snapshot()
     if not at.is_loopback:
@@ -83,13 +92,10 @@ _SECONDS, _LIVE_SECONDS = 1.0, 3.0
 
 
 @app.command(
-    short_help="Looks at a running server: rates, leases, refused clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+    short_help="Looks at a running server: rates, leases, rejected clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
 )
 def top(
-    uri: Annotated[
-        str,
-        typer.Argument(metavar="URI", help="The server, or a relay, as it printed it.", autocompletion=completion.uris),
-    ],
+    uri: Uri,
     once: Annotated[
         bool, typer.Option("--once", help="Print one snapshot and end; also what happens without a terminal.")
     ] = False,
@@ -100,8 +106,7 @@ def top(
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help="Serve a page for browsers instead: '8080' is a port of the loopback, '0' picks one, '*:8080' is for "
-            "other machines. Prints its URL.",
+            help=f"Serve a page for browsers instead, at {HTTP_ADDRESS}. Prints its URL.",
             show_default=False,
         ),
     ] = None,
@@ -120,7 +125,7 @@ def top(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was refused. On
+    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was rejected. On
     a terminal it goes on until you press q."""
     if web is not None and (once or as_json):
         raise typer.BadParameter("is a page: leave --once and --json out", param_hint="--web")

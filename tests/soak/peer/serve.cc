@@ -32,7 +32,7 @@ void print_statistics(const session::Server& server) {
   std::uint64_t leases = 0;
   for (const session::ConsumerStats& consumer : stats.consumers) leases += consumer.leases;
   std::cout << "{\"consumers\": " << stats.consumers.size() << ", \"leases\": " << leases
-            << ", \"connections\": " << stats.connections << ", \"protocol_errors\": " << stats.protocol_errors
+            << ", \"connections\": " << stats.accepted_connections << ", \"protocol_errors\": " << stats.protocol_errors
             << ", \"descriptors\": " << entries_of("/proc/self/fd") - 1  // not the listing's own
             << ", \"mappings\": " << shared_mappings() << ", \"threads\": " << entries_of("/proc/self/task") << "}"
             << std::endl;

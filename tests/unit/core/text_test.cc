@@ -47,6 +47,10 @@ TEST(Text, ShowsControlsAndGarbageEscaped) {
   EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\n\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
   EXPECT_EQ(printable("a\r\n\tb"), "a\\r\\n\\tb");
   EXPECT_EQ(shown("abcdef", 3), "'abc'...");
+  EXPECT_EQ(printable("\xC2\x9B[31m \xC2\x80\xC2\x9F\xC2\xA0"), "\\u009b[31m \\u0080\\u009f\xC2\xA0");
+  EXPECT_EQ(printable("\xE2\x80\xA8\xE2\x80\xAE\xE2\x80\xAF"), "\\u2028\\u202e\xE2\x80\xAF");
+  EXPECT_EQ(printable("\xF3\xA0\x80\x81\xF0\x9F\x9A\x9A"), "\\U000e0001\xF0\x9F\x9A\x9A");
+  EXPECT_EQ(shown("\xC2\x85"), "'\\u0085'");
   EXPECT_EQ(printable("it's\\\n\x7F\xFF\xC3\xA9"), "it's\\\\n\\x7f\\xff\xC3\xA9");
 }
 

@@ -46,17 +46,17 @@ TEST(RequestTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(batches, request_of({1, 24, 0, 1, 1, 2, 7, 4294967289u, 0, 0}, "table"));
   EXPECT_EQ(parse_request(batches).ticket, "table");
   EXPECT_EQ(parse_request(batches).batches, ranges);
-  EXPECT_FALSE(parse_request(batches).statistics);
+  EXPECT_FALSE(parse_request(batches).batch_statistics);
 
   const std::vector<std::string> columns{"x", "", "ä"};
-  const std::vector<std::byte> statistics = encode_request({.ticket = "table", .statistics = columns});
+  const std::vector<std::byte> statistics = encode_request({.ticket = "table", .batch_statistics = columns});
   EXPECT_EQ(parse_request(statistics).ticket, "table");
-  EXPECT_EQ(parse_request(statistics).statistics, columns);
+  EXPECT_EQ(parse_request(statistics).batch_statistics, columns);
   EXPECT_FALSE(parse_request(statistics).batches);
 
   // No batches, and no columns, are parameters too.
   EXPECT_TRUE(parse_request(encode_request({.ticket = "t", .batches = {{}}})).batches);
-  EXPECT_TRUE(parse_request(encode_request({.ticket = "t", .statistics = {{}}})).statistics);
+  EXPECT_TRUE(parse_request(encode_request({.ticket = "t", .batch_statistics = {{}}})).batch_statistics);
 }
 
 TEST(RequestTest, WrongRequestsAreRefused) {
@@ -96,9 +96,9 @@ TEST(RequestTest, TooMuchIsRefusedAtBothEnds) {
   EXPECT_EQ(parse_request(encode_request({.ticket = "t", .batches = ranges})).batches, ranges);
 
   const std::vector<std::string> many(1025, "x");
-  EXPECT_THROW(encode_request({.ticket = "t", .statistics = many}), InvalidArgumentError);
+  EXPECT_THROW(encode_request({.ticket = "t", .batch_statistics = many}), InvalidArgumentError);
   const std::vector<std::string> long_names(2, std::string(40000, 'x'));
-  EXPECT_THROW(encode_request({.ticket = "t", .statistics = long_names}), InvalidArgumentError);
+  EXPECT_THROW(encode_request({.ticket = "t", .batch_statistics = long_names}), InvalidArgumentError);
   std::vector<std::uint32_t> empty_names{2, 4 * 1025};
   empty_names.resize(2 + 1025 + 2);
   EXPECT_THROW(parse_request(request_of(empty_names)), ProtocolError);

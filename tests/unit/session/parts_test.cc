@@ -16,7 +16,7 @@
 #include "dissociated/uri.h"
 #include "dissociated/wire.h"
 #include "fake_server.h"
-#include "session/column_statistics.h"
+#include "session/compute_batch_statistics.h"
 #include "session/selected_messages.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
@@ -97,7 +97,7 @@ TEST_F(PartsTest, StatisticsAreATable) {
   Server server;
   server.publish("t", Source::table(number_stream(3, 5)));
   Client client(server.uri());
-  const auto reader = client.statistics("t", {"absent", "number", "text", "number"});
+  const auto reader = client.batch_statistics("t", {"absent", "number", "text", "number"});
   ASSERT_TRUE(reader);
   EXPECT_EQ(reader->version(), client.get("t")->version());
   std::vector<std::string> names;
@@ -116,8 +116,8 @@ TEST_F(PartsTest, WhatHasNoPartsIsRefused) {
   server.publish("live", Source::factory([] { return number_stream(2, 2); }));
   Client client(server.uri());
   EXPECT_THROW(client.get("live", batches({{0, 1}})), UnsupportedError);
-  EXPECT_THROW(client.statistics("live", {}), UnsupportedError);
-  EXPECT_THROW(client.statistics("absent", {}), NotFoundError);
+  EXPECT_THROW(client.batch_statistics("live", {}), UnsupportedError);
+  EXPECT_THROW(client.batch_statistics("absent", {}), NotFoundError);
   EXPECT_THROW(server.publish(std::string("\0XDREQ\0\1t", 9), Source::table(number_stream(1, 1))),
                InvalidArgumentError);
 }
@@ -147,7 +147,7 @@ TEST_F(PartsTest, ADamagedRequestIsRefusedAndTheConnectionGoesOn) {
   EXPECT_EQ(answer_to("t").first, MessageType::kEndOfStream);
 }
 
-TEST(ColumnStatisticsTest, OffsetsThatLeadAstrayAreAnError) {
+TEST(BatchStatisticsTest, OffsetsThatLeadAstrayAreAnError) {
   array::RecordBatch batch = number_batch(0, 10);
   std::vector<std::int32_t> offsets(11);
   for (std::size_t i = 0; i < offsets.size(); ++i) offsets[i] = static_cast<std::int32_t>(i);
@@ -160,7 +160,7 @@ TEST(ColumnStatisticsTest, OffsetsThatLeadAstrayAreAnError) {
         batch.schema, [&, n = 0]() mutable { return n++ == 0 ? std::optional(given) : std::nullopt; });
     const auto table = publish_stream(stream, *Runtime::default_runtime(), exchange::wait_in_driver);
     const std::vector<int> columns{1};
-    EXPECT_THROW(compute_statistics(*table, table->readable_regions(), columns), InvalidDataError) << wrong;
+    EXPECT_THROW(compute_batch_statistics(*table, table->readable_regions(), columns), InvalidDataError) << wrong;
   }
 }
 

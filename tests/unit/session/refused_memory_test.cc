@@ -78,7 +78,7 @@ int serve(const ChildProcess::Line& line, const std::string& scheme) {
       limit = std::make_unique<testing::ScopedLimit>(RLIMIT_AS, testing::address_space() + (16 << 20));
     }
     if (order == "allow") limit.reset();
-    if (order == "connections") answer = std::to_string(server.stats().connections);
+    if (order == "connections") answer = std::to_string(server.stats().accepted_connections);
     if (order == "location") answer = outcome([&] { server.location("large"); });
     line.say(answer);
   }

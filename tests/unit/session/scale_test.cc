@@ -51,7 +51,7 @@ TEST_F(ScaleTest, SixtyFourConsumersEachWithAStreamOfItsOwn) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(whole, kConsumers);
-  EXPECT_EQ(server.stats().connections, static_cast<std::uint64_t>(kConsumers));
+  EXPECT_EQ(server.stats().accepted_connections, static_cast<std::uint64_t>(kConsumers));
 }
 
 TEST_F(ScaleTest, AThousandNames) {
@@ -66,7 +66,7 @@ TEST_F(ScaleTest, AThousandNames) {
     EXPECT_EQ(reader->next()->num_rows, i + 1);
     EXPECT_FALSE(reader->next());
   }
-  EXPECT_EQ(server.stats().connections, 1u);
+  EXPECT_EQ(server.stats().accepted_connections, 1u);
 }
 
 TEST_F(ScaleTest, NamesComeAndGoWhileTheyAreRead) {

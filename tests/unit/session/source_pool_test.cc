@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "crossdock/core/error.h"
 #include "support/leftovers.h"
 
 namespace crossdock::session {
@@ -181,6 +182,39 @@ TEST_F(SourcePoolTest, ATaskThatHasntBegunCanBeCanceled) {
   pool.close();
   EXPECT_TRUE(pool.wait({}));
   EXPECT_EQ(steps, 2);
+}
+
+TEST_F(SourcePoolTest, ATaskThatCannotBeginIsFoundOutWhereThereIsALimit) {
+  for (const int limit_ms : {1, 0}) {
+    SourcePool pool({.threads = 1, .begin_limit = std::chrono::milliseconds(limit_ms)});
+    std::promise<void> begun;
+    std::promise<void> go_on;
+    pool.start(std::make_shared<OneStep>([&] {
+                 begun.set_value();
+                 go_on.get_future().wait();
+               }),
+               std::make_shared<SourceLane>());
+    begun.get_future().wait();
+    std::promise<void> done;
+    const auto waits = std::make_shared<OneStep>([&] { done.set_value(); });
+    pool.start(waits, std::make_shared<SourceLane>());
+    if (limit_ms == 0) {
+      EXPECT_NO_THROW(pool.check_begins(*waits)) << "the task before it ends by itself";
+    } else {
+      const auto refused = [&] {
+        try {
+          pool.check_begins(*waits);
+          return false;
+        } catch (const ResourceError&) {
+          return true;
+        }
+      };
+      const auto deadline = std::chrono::steady_clock::now() + kSoon;
+      while (!refused()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+    go_on.set_value();
+    EXPECT_EQ(done.get_future().wait_for(kSoon), std::future_status::ready);
+  }
 }
 
 }  // namespace

@@ -12,11 +12,11 @@ namespace {
 
 constexpr std::size_t kRoom = 1 << 18;
 
-SourceStats source(std::string name, std::uint64_t consumers) {
+SourceStats source(std::string name, std::uint64_t streams) {
   SourceStats stats;
   stats.name = std::move(name);
   stats.kind = "table";
-  stats.consumers = consumers;
+  stats.streams = streams;
   return stats;
 }
 
@@ -40,8 +40,9 @@ ServerStats some_stats() {
   consumer.way = transport::Way::kRead;
   consumer.why = "because";
   stats.consumers.push_back(consumer);
-  stats.connections = 9;
-  stats.rejected = {{"full", 10}, {"late", 0}};
+  stats.connections = 1;
+  stats.accepted_connections = 9;
+  stats.rejected_connections = {{"full", 10}, {"late", 0}};
   stats.totals.first_batch.add(1'000'000);
   stats.totals.batch.add(5'000'000, 3);
   stats.relay.emplace();
@@ -68,7 +69,9 @@ TEST(StatisticsText, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(read.consumers[0].leased_bytes, 1ull << 62);
   EXPECT_EQ(read.consumers[0].oldest_lease_ms, 8);
   EXPECT_EQ(read.consumers[0].way, transport::Way::kRead);
-  EXPECT_EQ(read.rejected, sent.rejected);
+  EXPECT_EQ(read.connections, 1u);
+  EXPECT_EQ(read.accepted_connections, 9u);
+  EXPECT_EQ(read.rejected_connections, sent.rejected_connections);
   EXPECT_EQ(read.totals.first_batch, sent.totals.first_batch);
   EXPECT_EQ(read.totals.batch, sent.totals.batch);
   ASSERT_TRUE(read.relay);
@@ -150,7 +153,7 @@ TEST(StatisticsText, AnAnswerKeepsWithinItsRoom) {
     ASSERT_GT(read.consumers.size(), 1u);
     EXPECT_EQ(read.consumers[0].pid, 500u) << "who holds something comes first";
     EXPECT_EQ(read.consumers[1].pid, 999u) << "then who was sent the most";
-    EXPECT_EQ(read.sources[0].consumers, 999u);
+    EXPECT_EQ(read.sources[0].streams, 999u);
   }
 }
 

@@ -82,7 +82,7 @@ TEST_F(TableTest, IsCopiedOnceForAnyNumberOfConsumers) {
   }
   const SourceStats stats = server.stats().sources.at(0);
   EXPECT_EQ(stats.bytes_copied, copied);
-  EXPECT_EQ(stats.consumers, 3u);
+  EXPECT_EQ(stats.streams, 3u);
   EXPECT_EQ(stats.kind, "table");
   EXPECT_EQ(stats.rows, 4000);
 }
@@ -92,7 +92,7 @@ TEST_F(TableTest, ManyStreamsOneAfterAnotherUseOneConnection) {
   server.publish("numbers", Source::table(number_stream(2, 10)));
   Client client(server.uri());
   for (int i = 0; i < 200; ++i) EXPECT_EQ(count_rows(*client.get("numbers")), 20);
-  EXPECT_EQ(server.stats().connections, 1u);
+  EXPECT_EQ(server.stats().accepted_connections, 1u);
 }
 
 TEST_F(TableTest, ReadersSideBySideHaveConnectionsOfTheirOwn) {
@@ -105,7 +105,7 @@ TEST_F(TableTest, ReadersSideBySideHaveConnectionsOfTheirOwn) {
     EXPECT_EQ(number_at(*one->next(), 0), i * 10);
     EXPECT_EQ(number_at(*two->next(), 0), i * 10);
   }
-  EXPECT_EQ(server.stats().connections, 2u);
+  EXPECT_EQ(server.stats().accepted_connections, 2u);
 }
 
 TEST_F(TableTest, ABatchOutlivesReaderClientAndServer) {
@@ -185,7 +185,7 @@ TEST_F(TableTest, AnUnknownNameIsRefusedAndTheConnectionGoesOn) {
     EXPECT_THAT(error.what(), HasSubstr("numbers"));
   }
   EXPECT_EQ(count_rows(*client.get("numbers")), 5);
-  EXPECT_EQ(server.stats().connections, 1u);
+  EXPECT_EQ(server.stats().accepted_connections, 1u);
 }
 
 TEST_F(TableTest, WithdrawnNamesAreGoneForNewConsumersOnly) {

@@ -88,7 +88,7 @@ TEST_P(Tensors, AreCopiedOnceForAnyNumberOfConsumers) {
   EXPECT_EQ(stats.rows, -1);
   EXPECT_EQ(stats.bytes, 400);
   EXPECT_EQ(stats.bytes_copied, 400u);
-  EXPECT_EQ(stats.consumers, 3u);
+  EXPECT_EQ(stats.streams, 3u);
 }
 
 TEST_P(Tensors, AnArenasMemoryIsHandedOver) {

@@ -89,11 +89,8 @@ def _tables(
         held[holds] = held.get(holds, 0) + one["leased_bytes"]
     rows = []
     for source in sources:
-        now = {"streams": source["consumers"]}
-        last = before.get(source["name"])
         reading = readers.get(source["name"], [])
-        row = {key: value for key, value in source.items() if key != "consumers"} | now
-        row |= _rates(now, None if last is None else {"streams": last["consumers"]}, ("streams",), seconds)
+        row = {**source, **_rates(source, before.get(source["name"]), ("streams",), seconds)}
         row["readers"] = len(reading)
         for counter in COUNTERS:
             rates = [one[per_second(counter)] for one in reading]

@@ -26,7 +26,7 @@ from crossdock.cli.monitor.table import RowTable
 from crossdock.cli.signals import end_signals
 from crossdock.cli.units import in_time, sparkline
 
-_NAMES: tuple[view.ViewName, ...] = ("consumers", "tables", "refused")
+_NAMES: tuple[view.ViewName, ...] = ("consumers", "tables", "rejected")
 
 
 def _lines(pairs: view.Pairs, width: int) -> Text:
@@ -131,7 +131,7 @@ class TopApp(App[None]):
         Binding("shift+tab", "next_view(-1)", "Previous view", show=False, priority=True),
         Binding("1", "view('consumers')", "Consumers", show=False),
         Binding("2", "view('tables')", "Tables", show=False),
-        Binding("3", "view('refused')", "Refused", show=False),
+        Binding("3", "view('rejected')", "Rejected", show=False),
         Binding("less_than_sign,left", "order(-1)", "Sort by", key_display="< >"),
         Binding("greater_than_sign,right", "order(1)", "Sort by the column to the right", show=False),
         Binding("r", "reverse", "Reverse"),

@@ -15,12 +15,12 @@ from crossdock.cli.monitor.rates import Row, Snapshot, per_second
 from crossdock.cli.units import UNKNOWN, bytes_in_prose, in_bytes, in_counts, in_full, in_prose, in_time
 
 Pairs = list[tuple[str, str]]
-ViewName = Literal["consumers", "tables", "refused"]
+ViewName = Literal["consumers", "tables", "rejected"]
 
 _LONGEST = 200  # Characters of a foreign text.
 _MOST_REASONS = 8  # In one line.
 
-REFUSALS = {
+REJECTIONS = {
     "version": "no version of the protocol in common",
     "not_allowed": "the user, the token or the certificate isn't allowed",
     "malformed": "the handshake breaks the rules",
@@ -113,19 +113,19 @@ TABLES = [
     _number("copied", "bytes_copied", in_bytes, _BYTES, "bytes that were copied to serve it"),
 ]
 
-REFUSED = [
-    _number("refused", "count", in_full, _COUNT, "clients since the server's start"),
+REJECTED = [
+    _number("rejected", "count", in_full, _COUNT, "clients since the server's start"),
     _words("reason", lambda row: foreign(row["reason"]), 12, "as the server counts it"),
-    _words("what it means", lambda row: REFUSALS.get(row["reason"], ""), 60, ""),
+    _words("what it means", lambda row: REJECTIONS.get(row["reason"], ""), 60, ""),
 ]
 
-COLUMNS: dict[ViewName, list[Column]] = {"consumers": CONSUMERS, "tables": TABLES, "refused": REFUSED}
+COLUMNS: dict[ViewName, list[Column]] = {"consumers": CONSUMERS, "tables": TABLES, "rejected": REJECTED}
 # What is shown first is what costs most.
-FIRST_ORDER: dict[ViewName, int] = {"consumers": 2, "tables": 2, "refused": 0}
+FIRST_ORDER: dict[ViewName, int] = {"consumers": 2, "tables": 2, "rejected": 0}
 EMPTY: dict[ViewName, str] = {
     "consumers": "No consumer is connected.",
     "tables": "Nothing is published.",
-    "refused": "No client was refused since the server's start.",
+    "rejected": "No client was rejected since the server's start.",
 }
 
 
@@ -134,14 +134,16 @@ def rows_of(view: ViewName, snapshot: Snapshot) -> list[Row]:
         return snapshot.consumers
     if view == "tables":
         return snapshot.tables
-    rows = [{"reason": reason, "count": count} for reason, count in snapshot.stats["rejected"].items() if count]
+    rows = [
+        {"reason": reason, "count": count} for reason, count in snapshot.stats["rejected_connections"].items() if count
+    ]
     broken = snapshot.stats["protocol_errors"]
     return [*rows, *([{"reason": "protocol_errors", "count": broken}] if broken else [])]
 
 
 def left_out(view: ViewName, snapshot: Snapshot) -> int:
     """How many rows the server has left out of its answer."""
-    if view == "refused":
+    if view == "rejected":
         return 0
     return int(snapshot.stats["consumers_left_out" if view == "consumers" else "sources_left_out"])
 
@@ -150,7 +152,7 @@ def key_of(view: ViewName, row: Row) -> str:
     """A short text that stands for one row as long as it is there."""
     if view == "consumers":
         return str(row["id"])
-    name = row["reason" if view == "refused" else "name"]
+    name = row["reason" if view == "rejected" else "name"]
     return hashlib.sha256(name.encode() if isinstance(name, str) else b"\xff" + name).hexdigest()[:24]
 
 
@@ -175,7 +177,7 @@ def cells(row: Row, columns: Iterable[Column]) -> list[str]:
 
 
 def title_of(view: ViewName, row: Row) -> str:
-    return COLUMNS[view][0 if view != "refused" else 1].text(row)
+    return COLUMNS[view][0 if view != "rejected" else 1].text(row)
 
 
 def about_row(view: ViewName, row: Row) -> Pairs:
@@ -188,9 +190,9 @@ def about_row(view: ViewName, row: Row) -> Pairs:
 
 
 def count_of(view: ViewName, snapshot: Snapshot) -> str:
-    """How many there are, those that the server has left out among them; refused clients are counted one by one."""
+    """How many there are, those that the server has left out among them; rejected clients are counted one by one."""
     rows = rows_of(view, snapshot)
-    return in_full(sum(row["count"] for row in rows) if view == "refused" else len(rows) + left_out(view, snapshot))
+    return in_full(sum(row["count"] for row in rows) if view == "rejected" else len(rows) + left_out(view, snapshot))
 
 
 def about_server(uri: str, snapshot: Snapshot) -> Pairs:
@@ -212,14 +214,14 @@ def about_server(uri: str, snapshot: Snapshot) -> Pairs:
         (
             "in all",
             f"{bytes_in_prose(stats['bytes'])} ({bytes_in_prose(stats['bytes_by_value'])} by value), "
-            f"{counts(stats, str, '')}, {in_full(stats['connections'])} connections",
+            f"{counts(stats, str, '')}, {in_full(stats['accepted_connections'])} accepted connections",
         ),
         (
             "held",
             f"{bytes_in_prose(stats['leased_bytes'])} in {in_full(stats['leases'])} buffers"
             + (f", the oldest for {in_time(stats['oldest_lease'])}" if stats["oldest_lease"] is not None else ""),
         ),
-        ("refused", _refused(snapshot)),
+        ("rejected", _rejected(snapshot)),
     ]
     if "upstream" in stats:
         source = f"from {foreign(stats['upstream'])}" if stats["upstream"] else "not connected to its source"
@@ -228,8 +230,8 @@ def about_server(uri: str, snapshot: Snapshot) -> Pairs:
     return pairs
 
 
-def _refused(snapshot: Snapshot) -> str:
-    rows = sorted(rows_of("refused", snapshot), key=lambda row: -row["count"])
+def _rejected(snapshot: Snapshot) -> str:
+    rows = sorted(rows_of("rejected", snapshot), key=lambda row: -row["count"])
     if not rows:
         return "none"
     parts = [f"{row['count']:,} {foreign(row['reason'])}" for row in rows[:_MOST_REASONS]]

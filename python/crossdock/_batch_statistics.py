@@ -1,4 +1,4 @@
-"""Statistics of a table's batches, as a server sends them (docs/protocol.md), and what follows from them."""
+"""Batch statistics of a table, as a server sends them (docs/protocol.md), and what follows from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import pyarrow.dataset
 from crossdock import _filter, _native
 from crossdock.errors import InvalidDataError
 
-_MOST_BATCHES = 1 << 20  # a server says no more
 _MOST_CASES = 4
 """Of one batch: of two columns with nulls, for which a filter lets nulls through."""
 
@@ -33,7 +32,7 @@ class ColumnStatistics:
 
 
 @dataclass(frozen=True)
-class TableStatistics:
+class BatchStatistics:
     """What a server says of one version of a table."""
 
     version: int
@@ -43,10 +42,10 @@ class TableStatistics:
     columns: dict[str, ColumnStatistics]
     """Those of them that have statistics."""
 
-    def only(self, names: Iterable[str]) -> TableStatistics:
+    def only(self, names: Iterable[str]) -> BatchStatistics:
         """Returns what is known of some of the columns."""
         columns = {name: self.columns[name] for name in names if name in self.columns}
-        return TableStatistics(self.version, self.rows, self.asked, columns)
+        return BatchStatistics(self.version, self.rows, self.asked, columns)
 
 
 def _numbers(table: Any, name: str, most: Sequence[int] | None) -> list[int]:
@@ -54,27 +53,27 @@ def _numbers(table: Any, name: str, most: Sequence[int] | None) -> list[int]:
     try:
         column = table.column(name)
     except KeyError:
-        raise InvalidDataError(f"the server's statistics have no column {name!r}") from None
+        raise InvalidDataError(f"the server's batch statistics have no column {name!r}") from None
     numbers: list[Any] = column.to_pylist() if column.type == pyarrow.int64() else [None]
     if any(number is None or number < 0 for number in numbers):
         raise InvalidDataError(
-            f"the column {name!r} of the server's statistics isn't int64 numbers that aren't negative"
+            f"the column {name!r} of the server's batch statistics isn't int64 numbers that aren't negative"
         )
     if most is not None and any(number > limit for number, limit in zip(numbers, most, strict=True)):
-        raise InvalidDataError(f"the server's statistics have a batch with more nulls than rows ({name!r})")
+        raise InvalidDataError(f"the server's batch statistics have a batch with more nulls than rows ({name!r})")
     return numbers
 
 
 def _bounds(table: Any, name: str, wanted: Any) -> Any:
     """Returns a column of bounds in the type of the column that they are of."""
     if name not in table.column_names:
-        raise InvalidDataError(f"the server's statistics have no column {name!r}")
+        raise InvalidDataError(f"the server's batch statistics have no column {name!r}")
     column = table.column(name).combine_chunks()
     if column.type == wanted:
         return column
     of_texts = {pyarrow.string(): pyarrow.types.is_string, pyarrow.binary(): pyarrow.types.is_binary}
     if column.type not in of_texts or not _is_text(wanted, utf8=column.type == pyarrow.string()):
-        raise InvalidDataError(f"the server's statistics have bounds of {column.type} for a column of {wanted}")
+        raise InvalidDataError(f"the server's batch statistics have bounds of {column.type} for a column of {wanted}")
     return column.cast(wanted)
 
 
@@ -85,7 +84,7 @@ def _is_text(wanted: Any, *, utf8: bool) -> bool:
     return bool(types.is_binary(wanted) or types.is_large_binary(wanted) or types.is_binary_view(wanted))
 
 
-def read(reader: _native.RecordBatchReader, names: Sequence[str], schema: Any) -> TableStatistics:
+def read(reader: _native.RecordBatchReader, names: Sequence[str], schema: Any) -> BatchStatistics:
     """Reads a table of statistics of these columns. Trusts nothing in it but the bounds themselves.
 
     schema: of the table that they are of.
@@ -93,10 +92,12 @@ def read(reader: _native.RecordBatchReader, names: Sequence[str], schema: Any) -
     with reader:
         version = reader.version
         if version is None:
-            raise InvalidDataError("the server's statistics have no version of their table")
+            raise InvalidDataError("the server's batch statistics have no version of their table")
         batch = next(reader, None)
-        if batch is None or batch.num_rows > _MOST_BATCHES or next(reader, None) is not None:
-            raise InvalidDataError(f"the server's statistics aren't one batch of at most {_MOST_BATCHES} rows")
+        if batch is None or batch.num_rows > _native.MOST_BATCH_STATISTICS or next(reader, None) is not None:
+            raise InvalidDataError(
+                f"the server's batch statistics aren't one batch of at most {_native.MOST_BATCH_STATISTICS} rows"
+            )
         table = pyarrow.table(batch)
     rows = _numbers(table, "rows", None)
     columns = {}
@@ -109,7 +110,7 @@ def read(reader: _native.RecordBatchReader, names: Sequence[str], schema: Any) -
             _bounds(table, f"{place}.min", wanted),
             _bounds(table, f"{place}.max", wanted),
         )
-    return TableStatistics(version, rows, frozenset(names), columns)
+    return BatchStatistics(version, rows, frozenset(names), columns)
 
 
 def _cases(name: str, nulls: int, rows: int, low: Any, high: Any, *, only_values: bool) -> list[Any]:
@@ -126,7 +127,7 @@ def _cases(name: str, nulls: int, rows: int, low: Any, high: Any, *, only_values
     return [within] if nulls == 0 or only_values else [within, field.is_null()]
 
 
-def _guarantees(known: TableStatistics, place: int, needs_values: frozenset[str]) -> list[Any]:
+def _guarantees(known: BatchStatistics, place: int, needs_values: frozenset[str]) -> list[Any]:
     """What holds in the rows of a batch, as cases."""
     every: list[Any] = [pyarrow.compute.scalar(True)]
     for name, column in known.columns.items():
@@ -143,7 +144,7 @@ def _guarantees(known: TableStatistics, place: int, needs_values: frozenset[str]
     return every
 
 
-def _needs_values(known: TableStatistics, schema: Any, expression: Any) -> frozenset[str]:
+def _needs_values(known: BatchStatistics, schema: Any, expression: Any) -> frozenset[str]:
     """Returns the columns that aren't null in any row that the filter lets through."""
     return frozenset(
         name
@@ -164,7 +165,7 @@ def _fragments_that_match(cases: dict[str, list[Any]], schema: Any, expression: 
 
 
 def _can_match(
-    known: TableStatistics, places: Iterable[int], schema: Any, expression: Any, needs_values: frozenset[str]
+    known: BatchStatistics, places: Iterable[int], schema: Any, expression: Any, needs_values: frozenset[str]
 ) -> list[int]:
     """Returns those batches in which rows can match, by what is known of them."""
     cases = {str(place): _guarantees(known, place, needs_values) for place in places if known.rows[place] > 0}
@@ -194,7 +195,7 @@ def _extremes(column: ColumnStatistics, rows: Sequence[int], size: int) -> tuple
     return (lowest, highest) if lowest.type == of_type else (lowest.view(of_type), highest.view(of_type))
 
 
-def _grouped(known: TableStatistics, size: int) -> TableStatistics | None:
+def _grouped(known: BatchStatistics, size: int) -> BatchStatistics | None:
     """The same statistics of groups of batches. None: the type of a column doesn't allow it."""
     rows = [sum(known.rows[at : at + size]) for at in range(0, len(known.rows), size)]
     columns = {}
@@ -204,7 +205,7 @@ def _grouped(known: TableStatistics, size: int) -> TableStatistics | None:
             return None
         nulls = [sum(column.nulls[at : at + size]) for at in range(0, len(known.rows), size)]
         columns[name] = ColumnStatistics(nulls, *extremes)
-    return TableStatistics(known.version, rows, known.asked, columns)
+    return BatchStatistics(known.version, rows, known.asked, columns)
 
 
 _PLAIN_FUNCTIONS = {"and", "or", "is_in", "is_null", "is_valid", "is_nan", "invert", "cast"}
@@ -217,7 +218,7 @@ def _is_plain(expression: Any) -> bool:
     return functions <= _PLAIN_FUNCTIONS and re.search(r"\bnan\b", text, re.IGNORECASE) is None
 
 
-def matching_batches(known: TableStatistics, schema: Any, expression: Any) -> list[int]:
+def matching_batches(known: BatchStatistics, schema: Any, expression: Any) -> list[int]:
     """Returns the batches in which rows can match the filter, in ascending order. Only those without a matching row may
     be missing.
 

@@ -1,4 +1,4 @@
-"""Statistics of a table's batches at the client: damaged ones, wrong ones, many of them; and which batches follow."""
+"""Batch statistics at the client: damaged ones, wrong ones, many of them; and which batches follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import crossdock as xd
-from crossdock import _statistics
+from crossdock import _batch_statistics
 from crossdock._scan import Requests, Scan, ranges_of
 
 TABLE = pa.table({"x": range(100), "s": [f"{i:03}" for i in range(100)]})
@@ -59,8 +59,8 @@ def statistics(columns: dict[str, pa.Array], version: int | None = 7, copies: in
     return Says([batch] * copies, batch.schema, version)
 
 
-def read(says: Says) -> _statistics.TableStatistics:
-    return _statistics.read(says, ["x"], TABLE.schema)  # type: ignore[arg-type]
+def read(says: Says) -> _batch_statistics.BatchStatistics:
+    return _batch_statistics.read(says, ["x"], TABLE.schema)  # type: ignore[arg-type]
 
 
 def scan(
@@ -88,11 +88,11 @@ def test_what_is_read():
     ("change", "says"),
     [
         ({"rows": None}, "no column 'rows'"),
-        ({"rows": pa.array([10] * 9 + [-1], pa.int64())}, "'rows' of the server's statistics isn't"),
-        ({"rows": pa.array([10] * 9 + [None], pa.int64())}, "'rows' of the server's statistics isn't"),
-        ({"rows": pa.array([10] * 10, pa.int32())}, "'rows' of the server's statistics isn't"),
+        ({"rows": pa.array([10] * 9 + [-1], pa.int64())}, "'rows' of the server's batch statistics isn't"),
+        ({"rows": pa.array([10] * 9 + [None], pa.int64())}, "'rows' of the server's batch statistics isn't"),
+        ({"rows": pa.array([10] * 10, pa.int32())}, "'rows' of the server's batch statistics isn't"),
         ({"0.nulls": pa.array([11] + [0] * 9, pa.int64())}, "more nulls than rows"),
-        ({"0.nulls": pa.array(["a"] * 10)}, r"'0\.nulls' of the server's statistics isn't"),
+        ({"0.nulls": pa.array(["a"] * 10)}, r"'0\.nulls' of the server's batch statistics isn't"),
         ({"0.min": None}, r"no column '0\.min'"),
         ({"0.max": pa.array(["9"] * 10)}, "bounds of string for a column of int64"),
         ({"0.max": pa.array([9.5] * 10)}, "bounds of double for a column of int64"),
@@ -131,7 +131,7 @@ def test_a_lie_never_gives_wrong_rows():
 def test_batches_that_arent_those_of_the_statistics(sends):
     """With rows=, fewer batches than the statistics say, or others, are an error; a filter alone is exact anyway."""
     stream = scan(GOOD, sends=sends).reader(["x"], range(33, 44), pc.field("x") >= 0)
-    with pytest.raises(xd.InvalidDataError, match="other batches than its statistics say"):
+    with pytest.raises(xd.InvalidDataError, match="other batches than its batch statistics say"):
         stream.read_all()
     found = scan(GOOD, sends=sends).reader(["x"], None, pc.field("x") == 33).read_all()["x"].to_pylist()
     assert found == ([33] if sends and sends[0].num_rows == 8 else [])
@@ -164,12 +164,12 @@ def test_groups_of_batches_give_the_same_batches():
     high = [one + random.randrange(20) for one in low]
     nulls = [random.choice([0, 0, 5, 10]) for _ in range(n)]
     rows = [random.choice([0, 10, 10]) for _ in range(n)]
-    known = _statistics.TableStatistics(
+    known = _batch_statistics.BatchStatistics(
         1,
         rows,
         frozenset("x"),
         {
-            "x": _statistics.ColumnStatistics(
+            "x": _batch_statistics.ColumnStatistics(
                 [min(a, b) for a, b in zip(nulls, rows, strict=True)],
                 pa.array([None if i % 50 == 0 or nulls[i] == 10 else one for i, one in enumerate(low)], pa.int64()),
                 pa.array([None if i % 50 == 0 or nulls[i] == 10 else one for i, one in enumerate(high)], pa.int64()),
@@ -177,7 +177,7 @@ def test_groups_of_batches_give_the_same_batches():
         },
     )
     for value in range(0, 1020, 60):
-        found = _statistics.matching_batches(known, TABLE.schema, pc.field("x") == value)
+        found = _batch_statistics.matching_batches(known, TABLE.schema, pc.field("x") == value)
         bounds = known.columns["x"]
         wanted = [
             i

@@ -21,7 +21,7 @@ struct BatchStatistics {
 /// Computes the statistics of top-level columns that have bounds, for each batch of a table. Reads each of their
 /// buffers once, and trusts nothing in them. `regions`: those of the table, readable on the host. Throws
 /// InvalidDataError, FileChangedError.
-std::vector<std::vector<BatchStatistics>> compute_statistics(
+std::vector<std::vector<BatchStatistics>> compute_batch_statistics(
     const PublishedTable& table, std::span<const std::shared_ptr<const device::Region>> regions,
     std::span<const int> columns);
 

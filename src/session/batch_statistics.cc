@@ -1,4 +1,4 @@
-#include "session/table_statistics.h"
+#include "session/batch_statistics.h"
 
 #include <algorithm>
 #include <utility>
@@ -124,10 +124,10 @@ std::vector<Column> columns_of(const PublishedTable& table, const Chosen& chosen
   return columns;
 }
 
-/// Makes the table of statistics (docs/protocol.md, "Statistics"): one row for each batch.
-class StatisticsTask final : public TableTask {
+/// Makes the table of batch statistics (docs/protocol.md, "Batch statistics"): one row for each batch.
+class BatchStatisticsTask final : public TableTask {
  public:
-  StatisticsTask(std::shared_ptr<const PublishedTable> table, Chosen chosen)
+  BatchStatisticsTask(std::shared_ptr<const PublishedTable> table, Chosen chosen)
       : table_(std::move(table)), chosen_(std::move(chosen)) {
     if (!chosen_.columns.empty()) regions_ = table_->readable_regions();  // of the I/O thread
   }
@@ -140,7 +140,7 @@ class StatisticsTask final : public TableTask {
     for (const PublishedMessage& message : table->messages) {
       if (message.has_body && message.dictionary.id < 0) columns[0].append(message.rows);
     }
-    const auto statistics = table->statistics->of(*table, regions, chosen_.columns);
+    const auto statistics = table->batch_statistics->of(*table, regions, chosen_.columns);
     for (std::size_t i = 0; i < statistics.size(); ++i) {
       for (const BatchStatistics& batch : *statistics[i]) {
         columns[3 * i + 1].append(batch.nulls);
@@ -156,7 +156,7 @@ class StatisticsTask final : public TableTask {
     }
     batch.num_rows = batch.nodes.front().length;
     batch.schema = std::make_shared<const array::Schema>(std::move(fields));
-    return publish_batch(batch, "crossdock-statistics", table->version);
+    return publish_batch(batch, "crossdock-batch-statistics", table->version);
   }
 
  private:
@@ -167,9 +167,9 @@ class StatisticsTask final : public TableTask {
 
 }  // namespace
 
-std::vector<TableStatistics::Column> TableStatistics::of(const PublishedTable& table,
-                                                         std::span<const std::shared_ptr<const device::Region>> regions,
-                                                         std::span<const int> columns) {
+std::vector<BatchStatisticsCache::Column> BatchStatisticsCache::of(
+    const PublishedTable& table, std::span<const std::shared_ptr<const device::Region>> regions,
+    std::span<const int> columns) {
   std::map<int, Column> known;
   {
     const std::lock_guard lock(mutex_);
@@ -182,12 +182,12 @@ std::vector<TableStatistics::Column> TableStatistics::of(const PublishedTable& t
     if (!known.contains(column) && std::ranges::find(missing, column) == missing.end()) missing.push_back(column);
   }
   if (!missing.empty()) {
-    auto computed = compute_statistics(table, regions, missing);
+    auto computed = compute_batch_statistics(table, regions, missing);
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < missing.size(); ++i) {
       const auto column = std::make_shared<const std::vector<BatchStatistics>>(std::move(computed[i]));
       known.emplace(missing[i], column);
-      if (n_kept_ + column->size() > kMostTableStatistics) {
+      if (n_kept_ + column->size() > kMostBatchStatistics) {
         kept_.clear();
         n_kept_ = 0;
       }
@@ -199,20 +199,20 @@ std::vector<TableStatistics::Column> TableStatistics::of(const PublishedTable& t
   return all;
 }
 
-std::shared_ptr<TableTask> TableStatistics::task(const std::shared_ptr<const PublishedTable>& table,
-                                                 const std::vector<std::string>& columns, SourcePool& pool) {
+std::shared_ptr<TableTask> BatchStatisticsCache::task(const std::shared_ptr<const PublishedTable>& table,
+                                                      const std::vector<std::string>& columns, SourcePool& pool) {
   Chosen chosen = chosen_of(*table, columns);
-  if (chosen.columns.size() * table->messages.size() > kMostTableStatistics) {
+  if (chosen.columns.size() * table->messages.size() > kMostBatchStatistics) {
     throw ResourceError("the statistics of " + std::to_string(chosen.columns.size()) + " columns of a table of " +
                         std::to_string(table->messages.size()) + " batches are too many: ask for fewer columns");
   }
-  if (!table->statistics) table->statistics = std::make_shared<TableStatistics>();
-  auto& tasks = table->statistics->tasks_;
+  if (!table->batch_statistics) table->batch_statistics = std::make_shared<BatchStatisticsCache>();
+  auto& tasks = table->batch_statistics->tasks_;
   std::erase_if(tasks, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<TableTask>& known = tasks[columns];
   std::shared_ptr<TableTask> task = known.lock();
   if (!task || task->failed()) {
-    task = std::make_shared<StatisticsTask>(table, std::move(chosen));
+    task = std::make_shared<BatchStatisticsTask>(table, std::move(chosen));
     task->start(pool);
     known = task;
   }

@@ -8,23 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "session/column_statistics.h"
+#include "session/compute_batch_statistics.h"
 #include "session/published_table.h"
 #include "session/source_pool.h"
 #include "session/table_task.h"
 
 namespace crossdock::session {
 
-/// The most statistics (of one column in one batch) that one request gets, and that are kept for a table.
-inline constexpr std::size_t kMostTableStatistics = std::size_t{1} << 20;
+/// The most batch statistics (of one column in one batch) that one request gets, and that are kept for a table.
+inline constexpr std::size_t kMostBatchStatistics = std::size_t{1} << 20;
 
-/// The statistics of one table's columns, which are computed when they are first asked for, and kept with the table.
-class TableStatistics {
+/// The batch statistics of one table's columns, which are computed when they are first asked for, and kept with the
+/// table.
+class BatchStatisticsCache {
  public:
   using Column = std::shared_ptr<const std::vector<BatchStatistics>>;
 
   /// Returns the statistics of some columns, by index, in their order. Computes those that aren't kept. On a thread of
-  /// the server's pool; several may do so at once. Errors as of compute_statistics().
+  /// a pool; several may do so at once. Errors as of compute_batch_statistics().
   std::vector<Column> of(const PublishedTable& table, std::span<const std::shared_ptr<const device::Region>> regions,
                          std::span<const int> columns);
 

@@ -1,4 +1,4 @@
-#include "session/column_statistics.h"
+#include "session/compute_batch_statistics.h"
 
 #include <algorithm>
 #include <bit>
@@ -127,7 +127,7 @@ BatchStatistics statistics_of(Column column) {
 
 }  // namespace
 
-std::vector<std::vector<BatchStatistics>> compute_statistics(
+std::vector<std::vector<BatchStatistics>> compute_batch_statistics(
     const PublishedTable& table, std::span<const std::shared_ptr<const device::Region>> regions,
     std::span<const int> columns) {
   std::vector<std::vector<BatchStatistics>> all(columns.size());
