@@ -485,7 +485,7 @@ class Client:
         rows: tuple[int, int] | None = None,
         batches: Sequence[tuple[int, int]] | None = None,
     ) -> RecordBatchReader: ...
-    def statistics(
+    def batch_statistics(
         self, name: bytes, columns: Sequence[str], timeout_ms: int, interrupt: Interrupt | None = None
     ) -> RecordBatchReader | None: ...
     def tensor(

@@ -312,13 +312,14 @@ def test_files_of_tls_are_read_once(folder, tmp_path, monkeypatch):
     opened = []
     open_one = os.open
 
-    def counting(path: str, *arguments: int) -> int:
+    def counting(path: str, *arguments: int, **options: int) -> int:
         opened.append(Path(path))
-        return open_one(path, *arguments)
+        return open_one(path, *arguments, **options)
 
-    monkeypatch.setattr(os, "open", counting)
     names = ("tls_certificate", "tls_key", "tls_client_roots")
-    setup = read_setup(None, {"uri": ("tcp+tls:",), **dict(zip(names, files, strict=True))}, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", counting)
+        setup = read_setup(None, {"uri": ("tcp+tls:",), **dict(zip(names, files, strict=True))}, {})
     assert setup.tls is not None
     assert [opened.count(file) for file in files] == [1, 1, 1]
 
