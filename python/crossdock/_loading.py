@@ -53,6 +53,12 @@ def format_of(path: str) -> str | None:
     return _FORMATS.get(suffix)
 
 
+def stem_of(name: str) -> str:
+    """A file's name without the suffixes that say its format."""
+    stem, suffix = os.path.splitext(name)
+    return os.path.splitext(stem)[0] if suffix.lower() in _COMPRESSIONS and format_of(name) else stem
+
+
 # By what is done with the file: what helps if it isn't one of this machine.
 _ELSEWHERE = {
     "serve": "give the object that fsspec.open(url) returns, or pyarrow.dataset.dataset(path, filesystem=...) with a "
@@ -192,8 +198,8 @@ def _pyarrow(what: str, part: str = "") -> Any:
 
 
 @contextlib.contextmanager
-def _named(what: str, kind: str = "", hint: str = "") -> Iterator[None]:
-    """Raises errors of pyarrow and of the system as ours, which name the file."""
+def _named(what: str, kind: str = "", hint: Callable[[], str] = str) -> Iterator[None]:
+    """Raises errors of pyarrow and of the system as ours, which name the file, and end with a hint."""
     try:
         yield
     except Error:
@@ -207,9 +213,9 @@ def _named(what: str, kind: str = "", hint: str = "") -> Iterator[None]:
             raise PermissionError(f"{what}: {text}") from error
         if error.errno is not None:
             raise SystemError(f"{what}: {text}") from error
-        raise InvalidDataError(f"{what} can't be read as {kind}: {text}{hint}") from error
+        raise InvalidDataError(f"{what} can't be read as {kind}: {text}{hint()}") from error
     except (ValueError, TypeError, NotImplementedError, LookupError) as error:  # pyarrow's are such, too
-        raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint}") from error
+        raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint()}") from error
 
 
 def state_of(path: str | os.PathLike[str]) -> tuple[object, ...]:
@@ -260,13 +266,28 @@ def _load_path(what: str, file: str, progress: Progress | None, loaded: Loaded) 
     return _read_text(what, file, kind, progress)
 
 
-_HINTS = {"json": "; each line of a JSON file must be an object", "csv": "; its text must be UTF-8"}
+def _hint(kind: str, file: str) -> str:
+    """What helps if a file can't be read, by how it begins."""
+    with open(file, "rb") as opened:
+        begin = opened.read(4096)
+    if kind == "json" and begin.lstrip().startswith(b"["):
+        return (
+            "; it is one JSON array: write an object on each line, or serve pyarrow.Table.from_pylist(json.load(file))"
+        )
+    if kind == "json" and begin.strip() and not begin.lstrip().startswith(b"{"):
+        return "; each line of a JSON file must be an object"
+    if kind == "csv":
+        try:
+            begin[:-4].decode()  # a character may be cut
+        except UnicodeDecodeError:
+            return "; its text must be UTF-8"
+    return ""
 
 
 def _read_text(what: str, file: str, kind: str, progress: Progress | None) -> Any:
     """Reads a CSV or JSON file."""
     pa = _pyarrow(what, kind)
-    with _named(what, kind, _HINTS[kind]), _Counted(file, what, progress) as counted:
+    with _named(what, kind, lambda: _hint(kind, file)), _Counted(file, what, progress) as counted:
         return _read_stream(pa, kind, pa.PythonFile(counted, "r"), os.path.splitext(file.lower())[1])
 
 
@@ -446,7 +467,7 @@ def _load_readable(source: Any, loaded: Loaded) -> Any:
             "that pyarrow.parquet.read_table(file) or another reader makes of it"
         )
     pa = _pyarrow(what, {"parquet": "parquet", "csv": "csv", "json": "json"}.get(kind, ""))
-    with _named(what, kind, _HINTS.get(kind, "")):
+    with _named(what, kind):
         opened = source.open() if hasattr(source, "open") and _module(source) == "fsspec" else source
         if kind == "parquet":
             return _of_parquet(pa.parquet.ParquetFile(opened), None, loaded, what)

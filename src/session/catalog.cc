@@ -1,8 +1,10 @@
 #include "session/catalog.h"
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "core/release.h"
 #include "core/text.h"
@@ -622,15 +624,17 @@ void Catalog::forget_listings() noexcept {
 // `lists`: whether the error may tell the other names.
 void Catalog::throw_not_found(std::string_view name, bool lists) const {
   if (!lists) throw NotFoundError("nothing is published as " + shown(name));
+  // Those that begin like it come first: it may be misspelt.
+  const auto alike = [&](std::string_view other) { return std::ranges::mismatch(name, other).in1 - name.begin(); };
+  std::vector<std::string_view> others;
+  others.reserve(items_.size());
+  for (const auto& [other, item] : items_) others.emplace_back(other);
+  std::ranges::stable_sort(others, std::greater(), alike);
   std::string known;
-  int listed = 0;
-  for (const auto& [other, item] : items_) {
-    if (++listed > 10) {
-      known += ", ...";
-      break;
-    }
-    known += (known.empty() ? "" : ", ") + in_quotes(other);
+  for (std::size_t i = 0; i < std::min<std::size_t>(others.size(), 10); ++i) {
+    known += (i == 0 ? "" : ", ") + in_quotes(others[i]);
   }
+  if (others.size() > 10) known += ", ...";
   throw NotFoundError("nothing is published as " + shown(name) +
                       (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));
 }

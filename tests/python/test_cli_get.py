@@ -8,6 +8,7 @@ import decimal
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -169,12 +170,32 @@ def test_a_full_disk_names_the_file(server, tmp_path):
         assert not target.exists()
 
 
+def test_without_a_name(no_leftovers):
+    """The only one is got; of several, it says which there are."""
+    program = os.path.join(os.path.dirname(sys.executable), "crossdock")
+
+    def get(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, "get", *arguments], capture_output=True, timeout=60, text=True, check=False)
+
+    with xd.serve({"flights": TABLE}, uri="shm:one-table") as server:
+        assert get(server.uri).stdout.startswith("flights: ")
+        # The bytes of a part of a batch are those of the whole.
+        assert "B" not in get(server.uri, "-n", "1").stdout.splitlines()[0]
+        assert "did you mean shm:one-table?" in get("shm:one-tabel", "flights").stderr
+        server.publish("planes", TABLE)
+        several = get(server.uri)
+    assert several.returncode == 2
+    assert "give the NAME of what to get: shm:one-table has flights, planes" in several.stderr
+
+
 def completed(line: str) -> list[str]:
+    """What is offered for the word at the end. Bash ends words at colons, and hands each on for itself."""
+    words = re.findall(r"[^\s:]+|:+", line)
     env = {
         **os.environ,
         "_CROSSDOCK_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split())),
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - (not line.endswith(" "))),
     }
     program = os.path.join(os.path.dirname(sys.executable), "crossdock")
     run = subprocess.run([program], env=env, capture_output=True, timeout=60, text=True, check=False)
@@ -186,6 +207,11 @@ def test_shells_complete_servers_and_names(no_leftovers):
         assert "shm:completed-here" in completed("crossdock get ")
         assert completed("crossdock get shm:completed-here ") == ["flights", "planes"]
         assert completed("crossdock inspect shm:completed-here ") == ["flights", "planes"]
+        assert completed("crossdock get shm:completed-here pl") == ["planes"]
+        # What stands before the last colon isn't replaced.
+        assert "completed-here" in completed("crossdock get shm:")
+        assert completed("crossdock get shm:completed-h") == ["completed-here"]
+        assert "shm:completed-here" in completed("crossdock get sh")
     assert completed("crossdock get shm:completed-here ") == []
     assert "serve" in completed("crossdock ")
 

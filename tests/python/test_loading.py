@@ -399,8 +399,20 @@ class TestIsRefused:
 
     def test_a_json_file_with_a_list(self, tmp_path):
         (tmp_path / "t.json").write_text(json.dumps(TABLE.to_pylist()))
-        with pytest.raises(xd.InvalidDataError, match="each line of a JSON file must be an object"):
+        with pytest.raises(xd.InvalidDataError, match="it is one JSON array: write an object on each line"):
             served(tmp_path / "t.json")
+
+    def test_hints_are_given_where_they_help(self, tmp_path):
+        for name, content, hint in (
+            ("t.csv", b"a,b\n1\n", None),
+            ("t.csv", "a,b\n\u00e9,1\n".encode("utf-16"), "its text must be UTF-8"),
+            ("t.json", b'{"a": 1}\n{"a": "x"}\n', None),
+            ("t.json", b"1\n", "each line of a JSON file must be an object"),
+        ):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises(xd.InvalidDataError) as error:
+                served(tmp_path / name)
+            assert str(error.value).endswith(f"; {hint}") if hint else "must be" not in str(error.value)
 
     def test_a_file_that_was_cut(self, tmp_path):
         path = write(tmp_path, "t.parquet")

@@ -190,6 +190,9 @@ def test_a_table_of_both_is_an_error(folder):
         ("[server]\ngrace = nan\n", 2, "server.grace must be at least 0 seconds"),
         ("[server]\nuri = []\n", 2, "server.uri must not be empty"),
         ("[server]\nuri = [1]\n", 2, "server.uri must be a text"),
+        ('[server]\nuri = "flights"\n', 2, "server.uri must be a URI whose scheme is shm, tcp"),
+        ('[flight]\nuri = "http://*:80"\n', 2, "flight.uri must be a URI whose scheme is grpc or grpc+tls"),
+        ('[metrics]\naddress = "localhost"\n', 2, "metrics.address is wrong: an address for HTTP"),
         ('[server]\nusers = ["no such user"]\n', 2, "server.users has 'no such user', which is no user"),
         ('[server]\nchecksum = "yes"\n', 2, "server.checksum must be true or false"),
         ('[log]\nlevel = "loud"\n', 2, "log.level must be 'debug' or"),
@@ -214,8 +217,13 @@ def test_what_is_wrong_is_said_with_its_line(folder, text, line, words):
 
 
 def test_files_that_are_no_configuration(folder):
-    (folder / "empty.toml").write_text("")
-    assert "is empty" in refused("--config", folder / "empty.toml")
+    for nothing in ("", "\n", "# a comment\n"):
+        (folder / "empty.toml").write_text(nothing)
+        assert "says nothing: it may be half written" in refused("--config", folder / "empty.toml")
+    assert "is a folder, not a configuration file" in refused("--config", folder)
+    assert "the token, token, doesn't exist" in refused(
+        folder / "one.arrow", "--uri", "tcp:", "--token-file", "token", code=3
+    )
     (folder / "bytes.toml").write_bytes(b"# a\n# b\xff\n")
     assert "bytes.toml, line 2: it isn't UTF-8" in refused("--config", folder / "bytes.toml")
     assert "absent.toml doesn't exist" in refused("--config", folder / "absent.toml", code=3)
@@ -239,7 +247,9 @@ def test_check_says_what_is_wrong_and_starts_nothing(folder):
     done = subprocess.run([*COMMAND, "serve", "--config", path, "--check"], capture_output=True, text=True, check=True)
     assert done.stdout == "valid: 4 tables, 17 settings\n"
     (folder / "one.arrow").unlink()
-    assert "one.arrow" in refused("--config", path, "--check", code=3)
+    where = re.escape(f"{path}, line ") + r"\d+: tables\.\S+: .*one\.arrow: No such file"
+    for arguments in (("--check",), ()):
+        assert re.search(where, refused("--config", path, *arguments, code=3))
 
 
 def test_options_that_are_wrong_are_named(folder):

@@ -81,7 +81,7 @@ def test_the_grace_ends_streams_that_take_longer(serve, path):
         with pytest.raises(xd.Error):
             list(reader)
     (line,) = service.errors
-    assert line.endswith("WARNING: 1 stream ended before its consumer had all of it")
+    assert line.endswith("WARNING: ended before 1 consumer had taken all that was sent")
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])

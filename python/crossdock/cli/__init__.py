@@ -7,6 +7,7 @@ import os
 import sys
 
 from crossdock.cli.app import app
+from crossdock.cli.completion import join_words_of_bash
 
 __all__ = ["main"]
 
@@ -30,4 +31,5 @@ def _open_standard_descriptors() -> None:
 def main() -> None:
     """The console script."""
     _open_standard_descriptors()
+    join_words_of_bash(os.environ)
     app(prog_name="crossdock")

@@ -25,6 +25,8 @@ class TableSource(NamedTuple):
 
     path: Path
     stable: str | None
+    where: str = ""
+    """Where a configuration file says it; empty for a file of the command line."""
 
 
 class Config(NamedTuple):
@@ -41,14 +43,16 @@ _SECTIONS = {key[0] for key in _KEYS} | {"tables"}
 def read_config(path: Path) -> Config:
     """Raises InvalidArgumentError, which says file, line and key; NotFoundError and PermissionError for the file."""
     text = _read(path)
-    if not text.strip():
-        raise xd.InvalidArgumentError(f"{path} is empty: it may be half written; [tables] alone is a file without any")
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise xd.InvalidArgumentError(f"{path} isn't TOML, or is half written: {error}") from None
     except (RecursionError, ValueError) as error:  # nested too deep; a number of too many digits
         raise xd.InvalidArgumentError(f"{path} can't be read: {error}") from None
+    if not content:
+        raise xd.InvalidArgumentError(
+            f"{path} says nothing: it may be half written; [tables] alone is a file without any table"
+        )
     return _Checker(path, text).config(content)
 
 
@@ -59,6 +63,8 @@ def _read(path: Path) -> str:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         raise xd.NotFoundError(f"the configuration file {path} doesn't exist") from None
+    except IsADirectoryError:
+        raise xd.InvalidArgumentError(f"{path} is a folder, not a configuration file") from None
     except PermissionError:
         raise xd.PermissionError(f"the configuration file {path} can't be read: permission denied") from None
     if len(content) > _MOST_BYTES:
@@ -140,7 +146,7 @@ class _Checker:
         if not name or "\0" in name:
             self._fail(key, "is no name of a table: it is empty, or has a NUL")
         try:
-            return parsed_name(name), TableSource(self._folder / path, stable)
+            return parsed_name(name), TableSource(self._folder / path, stable, self._where(key))
         except xd.InvalidArgumentError as error:
             self._fail(key, str(error))
 
@@ -150,9 +156,12 @@ class _Checker:
         self._fail(key, f"is no {kind} of this file: {help_}")
 
     def _fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
+        raise xd.InvalidArgumentError(f"{self._where(key)} {problem}")
+
+    def _where(self, key: tuple[str, ...]) -> str:
         line = _line_of(key, self._text)
         where = f"{self._path}, line {line}" if line else str(self._path)
-        raise xd.InvalidArgumentError(f"{where}: {shown('.'.join(_quoted(part) for part in key))} {problem}")
+        return f"{where}: {shown('.'.join(_quoted(part) for part in key))}"
 
 
 def _quoted(part: str) -> str:

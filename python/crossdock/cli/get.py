@@ -11,9 +11,11 @@ import typer
 
 import crossdock as xd
 from crossdock import _native, _values
+from crossdock._names import shown_name
 from crossdock._text import shown
 from crossdock.cli import completion, inspection, tensor_output
 from crossdock.cli.app import app
+from crossdock.cli.config import shown_names
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.layout import terminal_width, wrapped
 from crossdock.cli.meter import Meter
@@ -71,10 +73,12 @@ def _check_output(output: str | None, form: str | None, as_json: bool) -> Path |
     """Checks the options that say where the data goes, before anything is asked for. Returns the file, if it is one."""
     if form is not None and (output != _STDOUT or f".{form}" not in FORMATS):
         raise typer.BadParameter(
-            f"is for -o -, and one of {', '.join(one[1:] for one in FORMATS)}", param_hint="--format"
+            f"only with -o -; the formats are {', '.join(one[1:] for one in FORMATS)}", param_hint="--format"
         )
     if as_json and output is not None:
-        raise typer.BadParameter("prints to stdout: leave -o out, or give a FILE.jsonl", param_hint="--json")
+        raise typer.BadParameter(
+            "it prints to stdout: leave -o out, or write -o FILE.jsonl without --json", param_hint="--json"
+        )
     if output == _STDOUT:
         check_terminal(f".{form or 'arrows'}")
     if output is None or output == _STDOUT:
@@ -108,14 +112,15 @@ crossdock get shm:flights flights -o - --format csv | head
 def get(
     uri: Uri,
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="NAME",
             autocompletion=completion.names,
-            help="The name of a table or tensors, as `crossdock ls` shows it; of bytes: b'\\\\x00'.",
+            help="The name of a table or tensors, as `crossdock ls` shows it; of bytes: b'\\\\x00'. May be left out "
+            "where there is one alone.",
             show_default=False,
         ),
-    ],
+    ] = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -148,24 +153,30 @@ def get(
     on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
     file = _check_output(output, form, as_json)
     trusted = trusted_of(remote_reads)
-    wanted = name_of(name, "NAME")
+    wanted = None if name is None else name_of(name, "NAME")
     with reported():
         tls = tls_of([uri], tls_certificate, tls_key, roots=tls_roots)
     with reported(), connected(uri, timeout, checksum, trusted, tls) as client:
-        entry = next((entry for entry in client.list() if entry.name == wanted), None)
+        catalog = client.list()
+        if wanted is None:
+            wanted = _only_name(uri, catalog)
+        entry = next((entry for entry in catalog if entry.name == wanted), None)
         if entry is not None and entry.kind != "table":
-            _refuse_for_tensors(name, entry, {"--columns": columns, "-n": rows, "-o -": output == _STDOUT or None})
+            _refuse_for_tensors(entry, {"--columns": columns, "-n": rows, "-o -": output == _STDOUT or None})
             if file is not None:
                 check_content(file, entry.kind)
             tensor_output.get(client, entry, file, timeout, as_json)
             return
         if file is not None:
             check_content(file, "table")
-        names = None if columns is None else [column for column in columns.split(",") if column]
+        names = None if columns is None else [column.strip() for column in columns.split(",") if column.strip()]
         known = None if entry is None else entry.rows
         total = known if rows is None else rows if known is None else min(rows, known)
         to_stdout = as_json or output == _STDOUT
-        with client.get(wanted, columns=names, timeout=timeout) as reader, Meter(wanted, total, to_stdout) as meter:
+        with (
+            client.get(wanted, columns=names, timeout=timeout) as reader,
+            Meter(wanted, total, to_stdout, parts=rows is not None) as meter,
+        ):
             batches = meter.counting(_first(reader, rows))
             if to_stdout:
                 write_stdout(".jsonl" if as_json else f".{form or 'arrows'}", reader.schema, batches)
@@ -185,7 +196,17 @@ def get(
             print(f"{meter.summary()}, written to {shown(str(file))}")
 
 
-def _refuse_for_tensors(name: str, entry: _native.CatalogEntry, given: dict[str, object]) -> None:
+def _only_name(uri: str, catalog: list[_native.CatalogEntry]) -> str | bytes:
+    """The name that there is, where no other is asked for."""
+    if len(catalog) != 1:
+        known = shown_names(entry.name for entry in catalog) or "nothing"
+        raise xd.InvalidArgumentError(f"give the NAME of what to get: {shown(uri)} has {known}")
+    return catalog[0].name
+
+
+def _refuse_for_tensors(entry: _native.CatalogEntry, given: dict[str, object]) -> None:
     option = next((option for option, value in given.items() if value is not None), None)
     if option is not None:
-        raise xd.InvalidArgumentError(f"{option} is for tables: {shown(name)} is {tensor_output.content_text(entry)}")
+        raise xd.InvalidArgumentError(
+            f"{option} is for tables: {shown(shown_name(entry.name))} is {tensor_output.content_text(entry)}"
+        )

@@ -19,10 +19,12 @@ from crossdock.cli.units import bytes_in_prose
 class Meter:
     """Counts the received data. Shows a progress bar on a terminal; summary() is a line for the end."""
 
-    def __init__(self, name: str | bytes, rows: int | None, to_stdout: bool = False) -> None:
-        """to_stdout: the data goes there, where a bar would be between its lines if it is the same terminal."""
+    def __init__(self, name: str | bytes, rows: int | None, to_stdout: bool = False, parts: bool = False) -> None:
+        """to_stdout: the data goes there, where a bar would be between its lines if it is the same terminal.
+        parts: batches are parts of those that were sent: their bytes are those of the whole, and aren't told."""
         self.rows = self.bytes = self.batches = 0
         self._name = shown_name(name)
+        self._parts = parts
         self._start = time.monotonic()
         self._shown = 0.0
         console = Console(stderr=True, emoji=False)
@@ -65,11 +67,11 @@ class Meter:
 
     def summary(self) -> str:
         seconds = self._seconds()
-        return (
-            f"{shown(self._name)}: {counted(self.rows, 'row')} in "
-            f"{counted(self.batches, 'batch', 'batches')}, {bytes_in_prose(self.bytes)}, "
-            f"{seconds:.3f} s, {bytes_in_prose(self.bytes / seconds)}/s"
-        )
+        count = f"{counted(self.rows, 'row')} in {counted(self.batches, 'batch', 'batches')}"
+        if self._parts:
+            return f"{shown(self._name)}: {count}, {seconds:.3f} s"
+        speed = f"{bytes_in_prose(self.bytes / seconds)}/s"
+        return f"{shown(self._name)}: {count}, {bytes_in_prose(self.bytes)}, {seconds:.3f} s, {speed}"
 
     def __enter__(self) -> Meter:
         if self._progress is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from crossdock.metrics import Metrics
 
 __all__ = ["MetricsAddress", "observed", "set_ready"]
+
+log = logging.getLogger("crossdock.cli")
 
 MetricsAddress = Annotated[
     str | None,
@@ -41,6 +44,7 @@ def observed(of: xd.Server | xd.Relay, address: str | None) -> Iterator[Metrics 
         metrics = Metrics(of, address, ready=False)
     except ModuleNotFoundError as error:
         raise MissingPackageError(str(error)) from error
+    log.info("metrics at %s", metrics.uri)
     try:
         yield metrics
     finally:

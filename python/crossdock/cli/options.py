@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import crossdock as xd
-from crossdock import _options
+from crossdock import _native, _options
 from crossdock._names import parsed_name
 from crossdock.cli import completion
 
@@ -167,7 +168,14 @@ def connected(
         )
     except xd.NotFoundError as error:
         # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
-        raise xd.ConnectionError(str(error)) from None
+        raise xd.ConnectionError(f"{error}{_servers_hint(uri)}") from None
+
+
+def _servers_hint(uri: str) -> str:
+    names = _native.shm_names() if _options.scheme_of(uri) == "shm" else []
+    if near := difflib.get_close_matches(uri.partition(":")[2], names, 1):
+        return f"; did you mean shm:{near[0]}?"
+    return "; `crossdock ls` lists your servers" if names else ""
 
 
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}

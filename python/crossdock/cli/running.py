@@ -166,11 +166,11 @@ class Running:
         while not over.is_set() and self._signals < 2:
             self._wait_for_signal()
         if not any(drained):
-            log.warning("%s ended before its consumer had all of it", counted(_streams_of(served), "stream"))
+            log.warning("ended before %s had taken all that was sent", counted(_waited_for(served), "consumer"))
         if self._signals >= 2:
             served.close()  # ends the wait, too
         thread.join()
 
 
-def _streams_of(served: Served) -> int:
-    return sum(1 for one in served.stats()["consumers"] if one["name"])
+def _waited_for(served: Served) -> int:
+    return sum(1 for one in served.stats()["consumers"] if one["name"] or one["in_flight"])

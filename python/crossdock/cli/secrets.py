@@ -27,9 +27,16 @@ def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
 
 
 def _read(path: Path, what: str) -> bytes:
-    with open_regular(path, f"the file of the {what}, {path},") as file:
-        _check_owner_alone(os.fstat(file.fileno()), path, what)
-        content = file.read(_MOST_BYTES + 1)
+    try:
+        with open_regular(path, f"the file of the {what}, {path},") as file:
+            _check_owner_alone(os.fstat(file.fileno()), path, what)
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise xd.NotFoundError(f"the file of the {what}, {path}, doesn't exist") from None
+    except IsADirectoryError:
+        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, is a folder") from None
+    except PermissionError:
+        raise xd.PermissionError(f"the file of the {what}, {path}, can't be read: permission denied") from None
     if len(content) > _MOST_BYTES:
         raise xd.InvalidArgumentError(f"the file of the {what}, {path}, has more than {_MOST_BYTES:,} bytes")
     return content

@@ -29,7 +29,7 @@ from crossdock.cli.running import Grace, Running, StoppedError
 from crossdock.cli.sections import SectionedCommand
 from crossdock.cli.serve_setup import Authenticator, Setup, read_setup, start
 from crossdock.cli.settings import given_options
-from crossdock.cli.tables import Tables
+from crossdock.cli.tables import Tables, naming, state_of
 
 log = logging.getLogger("crossdock.cli")
 
@@ -88,7 +88,7 @@ crossdock serve flights.arrow --flight 'grpc://*:8815'
 
 
 def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, TableSource]:
-    named = [name_of(one, "--name") for one in names] or [path.resolve().stem for path in files]
+    named = [name_of(one, "--name") for one in names] or [_loading.stem_of(path.resolve().name) for path in files]
     if len(named) != len(files):
         raise typer.BadParameter(f"{len(files)} files need as many names, not {len(named)}", param_hint="--name")
     if len(set(named)) != len(named):
@@ -102,10 +102,11 @@ def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, Table
 def _check(setup: Setup) -> None:
     """Checks what can be without a server, and says that it is right."""
     for source in setup.tables.values():
-        _loading.state_of(source.path)
-        if not stat.S_ISREG(mode := os.stat(source.path).st_mode) and not stat.S_ISDIR(mode):
-            raise xd.InvalidArgumentError(f"{source.path} is neither a file nor a folder")
-        _loading.is_loadable(source.path, "auto")
+        state_of(source)
+        with naming(source):
+            if not stat.S_ISREG(mode := os.stat(source.path).st_mode) and not stat.S_ISDIR(mode):
+                raise xd.InvalidArgumentError(f"{source.path} is neither a file nor a folder")
+            _loading.is_loadable(source.path, "auto")
     print(f"valid: {counted(len(setup.tables), 'table')}, {counted(len(setup.settings), 'setting')}")
 
 

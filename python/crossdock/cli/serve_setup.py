@@ -66,8 +66,7 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     return Setup(
         settings=settings,
         tables={
-            name: TableSource(source.path, source.stable or stable)
-            for name, source in {**config.tables, **files}.items()
+            name: source._replace(stable=source.stable or stable) for name, source in {**config.tables, **files}.items()
         },
         token=token_of(uris) if token_file is None else read_token(token_file),
         tls=tls_of(uris, certificate, key, client_roots=client_roots),

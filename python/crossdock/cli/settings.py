@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import crossdock as xd
 from crossdock import _options
+from crossdock._http import Address
 from crossdock.cli.logs import LEVELS
 from crossdock.cli.options import size_in
 
@@ -147,6 +148,31 @@ def _limits(value: object) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(given.items()))
 
 
+def _address(value: object) -> str:
+    text = _text(value)
+    try:
+        Address.of(text)
+    except xd.InvalidArgumentError as error:
+        raise WrongValueError(f"is wrong: {error}") from None
+    return text
+
+
+def _uri_of(*schemes: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        text = _text(value)
+        if _options.scheme_of(text) not in schemes:
+            known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
+            raise WrongValueError(f"must be a URI whose scheme is {known}, as {schemes[0]}:..., not {text!r}")
+        return text
+
+    return read
+
+
+def _served_uris(value: object) -> tuple[str, ...]:
+    read = _uri_of("shm", "tcp", "tcp+tls", "ucx", "fabric")
+    return tuple(read(one) for one in _texts(value))
+
+
 class Setting(NamedTuple):
     """One option. Its name is that of the command's option, with '_' for '-'; `key` is where it is in the file."""
 
@@ -157,7 +183,7 @@ class Setting(NamedTuple):
 
 
 SETTINGS = (
-    Setting("uri", "server.uri", _texts),
+    Setting("uri", "server.uri", _served_uris),
     Setting("window", "server.window", _number_of("messages", bits=32)),
     Setting("lease_limit", "server.lease_limit", _bytes),
     Setting("lease_patience", "server.lease_patience", _patience),
@@ -171,14 +197,14 @@ SETTINGS = (
     Setting("checksum", "server.checksum", _flag),
     Setting("remote_reads", "server.remote_reads", _one_of("trusted")),
     Setting("stats", "server.stats", _one_of("any")),
-    Setting("metrics", "metrics.address", _text),
+    Setting("metrics", "metrics.address", _address),
     Setting("stable", "server.stable", _one_of("trust", "snapshot"), reloads=True),
     Setting("grace", "server.grace", _seconds, reloads=True),
     Setting("limits", "limits", _limits),
     Setting("tls_certificate", "tls.certificate", _path),
     Setting("tls_key", "tls.key", _path),
     Setting("tls_client_roots", "tls.client_roots", _path),
-    Setting("flight", "flight.uri", _text),
+    Setting("flight", "flight.uri", _uri_of("grpc", "grpc+tls")),
     Setting("puts", "flight.puts", _one_of("new", "replace")),
     Setting("max_put", "flight.max_put", _bytes),
     Setting("logins", "flight.logins", _path, reloads=True),

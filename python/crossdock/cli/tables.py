@@ -40,14 +40,20 @@ class Changes(NamedTuple):
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Has errors name the file."""
+def naming(source: TableSource) -> Iterator[None]:
+    """Has errors name the file, and where the configuration file names it."""
     try:
         yield
     except xd.Error as error:
-        if str(path) in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
+        text = str(error) if str(source.path) in str(error) else f"{source.path}: {error}"
+        raise type(error)(f"{source.where}: {text}" if source.where else text) from error
+
+
+def state_of(source: TableSource) -> object:
+    """What changes when its file does. Raises NotFoundError and others, which name it."""
+    with naming(source):
+        _loading.check_path(source.path, "serve")
+        return _loading.state_of(source.path)
 
 
 class Tables:
@@ -65,7 +71,7 @@ class Tables:
         """Publishes one after the other, so that the first are there while the others are read."""
         for name, source in sources.items():
             self._check()
-            state = _loading.state_of(source.path)
+            state = state_of(source)
             self._server._native.commit([self._prepare(name, source)], [])
             self._published[name] = _Published(source, state)
             log.info("published %s: %s", shown(shown_name(name)), source.path)
@@ -75,7 +81,7 @@ class Tables:
         anything can't be read, it raises, and nothing has changed."""
         wanted: dict[str | bytes, _Published] = {}
         for name, source in sources.items():
-            wanted[name] = _Published(source, _loading.state_of(source.path))
+            wanted[name] = _Published(source, state_of(source))
         changed = [name for name, one in wanted.items() if self._published.get(name) != one]
         prepared = []
         for name in changed:
@@ -97,7 +103,7 @@ class Tables:
     def _prepare(self, name: str | bytes, source: TableSource) -> _native.Prepared:
         """Reads a file. Shows on a terminal how much of it was read, and how long the rest may take, if it isn't passed
         as it lies."""
-        with _naming(source.path):
+        with naming(source):
             if not _loading.is_loadable(source.path, "auto"):
                 return self._server._prepare(name, source.path, "auto", source.stable, True, None)
             return self._load(name, source.path)

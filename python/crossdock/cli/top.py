@@ -128,7 +128,7 @@ def top(
     """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was rejected. On
     a terminal it goes on until you press q."""
     if web is not None and (once or as_json):
-        raise typer.BadParameter("is a page: leave --once and --json out", param_hint="--web")
+        raise typer.BadParameter("it serves a page, until it is ended: leave --once and --json out", param_hint="--web")
     with reported():
         refuse_remote_handle(uri)
         tls = tls_of([uri], tls_certificate, tls_key, roots=tls_roots)
