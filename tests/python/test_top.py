@@ -81,7 +81,7 @@ def test_without_a_terminal_it_prints_one_snapshot():
         out, err = top(server.uri, "--interval", "0.2")
     assert err == ""
     lines = out.splitlines()
-    assert lines[0].startswith(f"server   {server.uri}, up ")
+    assert lines[0].startswith(f"server    {server.uri}, up ")
     assert lines[0].endswith(f"process {os.getpid()}")
     assert lines[1] == "now      0 B/s, 0 batches/s, 0 rows/s, 0 streams/s"
     assert re.fullmatch(r"held     7.8 KiB in [12] buffers, the oldest for [0-9.]+ s", lines[3]), lines[3]
@@ -174,7 +174,7 @@ def test_a_server_that_refuses_the_statistics():
         assert err.startswith("PermissionError: ")
         assert 'stats="any"' in err
     with xd.serve({"flights": TABLE}, uri="tcp:", stats="any") as server:
-        assert top(server.uri, "--interval", "0.1")[0].startswith("server   tcp://")
+        assert top(server.uri, "--interval", "0.1")[0].startswith("server    tcp://")
 
 
 def test_without_textual_the_error_names_the_extra(tmp_path):

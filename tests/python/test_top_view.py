@@ -89,9 +89,9 @@ def test_hostile_texts_stay_on_their_line(width):
 def test_a_relay_says_where_it_fetches():
     relay = {"upstream": "tcp://h:7700", "bytes_used": 2**20, "max_memory": 2**30, "hits": 1200, "fetches": 3}
     lines = text.text_lines("shm:x", snapshot(statistics(**relay)), None)
-    assert "relay    from tcp://h:7700, 1.0 MiB of 1.0 GiB used, 1,200 hits, 3 fetches" in lines
+    assert "relay     from tcp://h:7700, 1.0 MiB of 1.0 GiB used, 1,200 hits, 3 fetches" in lines
     lines = text.text_lines("shm:x", snapshot(statistics(**(relay | {"upstream": None}))), None)
-    assert lines[1].startswith("relay    not connected to its source, ")
+    assert lines[1].startswith("relay     not connected to its source, ")
 
 
 def test_the_object_for_programs(capsys):

@@ -99,7 +99,7 @@ TEST(StatisticsText, WhatIsNotAsSpecifiedIsRefused) {
   std::string many = "{\"uris\": [\"\"";
   for (std::size_t i = 0; i < kMostListed; ++i) many += ",\"\"";
   many += "]}";
-  std::string reasons = "{\"rejected\": {";
+  std::string reasons = "{\"rejected_connections\": {";
   for (std::size_t i = 0; i <= kMostListed; ++i) reasons += "\"" + std::to_string(i) + "\":1,";
   reasons += "\"a\":1}}";
   std::string entries = "{\"consumers\": [{}";
