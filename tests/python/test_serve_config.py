@@ -316,9 +316,10 @@ def test_files_of_tls_are_read_once(folder, tmp_path, monkeypatch):
         opened.append(Path(path))
         return open_one(path, *arguments)
 
-    monkeypatch.setattr(os, "open", counting)
     names = ("tls_certificate", "tls_key", "tls_client_roots")
-    setup = read_setup(None, {"uri": ("tcp+tls:",), **dict(zip(names, files, strict=True))}, {})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", counting)
+        setup = read_setup(None, {"uri": ("tcp+tls:",), **dict(zip(names, files, strict=True))}, {})
     assert setup.tls is not None
     assert [opened.count(file) for file in files] == [1, 1, 1]
 
