@@ -121,7 +121,7 @@ def test_a_reader_that_ends_first(server):
 
 def test_what_does_not_go_together(server, tmp_path):
     _, err = get(server.uri, "t", "--format", "csv", expect=2)
-    assert "is for -o -" in err
+    assert "only with -o -" in err
     _, err = get(server.uri, "t", "-o", "-", "--format", "xls", expect=2)
     assert "arrow, arrows" in err
     _, err = get(server.uri, "t", "--json", "-o", tmp_path / "x.csv", expect=2)

@@ -31,6 +31,8 @@ def _read(path: Path, what: str) -> bytes:
         with open_regular(path, f"the file of the {what}, {path},") as file:
             _check_owner_alone(os.fstat(file.fileno()), path, what)
             content = file.read(_MOST_BYTES + 1)
+    except xd.Error:
+        raise
     except FileNotFoundError:
         raise xd.NotFoundError(f"the file of the {what}, {path}, doesn't exist") from None
     except IsADirectoryError:
