@@ -248,8 +248,11 @@ def test_check_says_what_is_wrong_and_starts_nothing(folder):
     assert done.stdout == "valid: 4 tables, 17 settings\n"
     (folder / "one.arrow").unlink()
     where = re.escape(f"{path}, line ") + r"\d+: tables\.\S+: .*one\.arrow: No such file"
+    assert re.search(where, refused("--config", path, "--check", code=3))
+    path = config(folder, '[tables]\nx = "absent.csv"\n', "absent.toml")
+    where = f"{path}, line 2: tables.x: {folder / 'absent.csv'}: No such file"
     for arguments in (("--check",), ()):
-        assert re.search(where, refused("--config", path, *arguments, code=3))
+        assert where in refused("--config", path, *arguments, code=3)
 
 
 def test_options_that_are_wrong_are_named(folder):
