@@ -2,10 +2,16 @@
 use std::process::Command;
 
 fn main() {
-    let asked = Command::new("pkg-config").args(["--variable=libdir", "crossdock_c"]).output();
+    let asked = Command::new("pkg-config")
+        .args(["--variable=libdir", "crossdock_c"])
+        .output();
     let folder = match asked {
-        Ok(answer) if answer.status.success() => String::from_utf8_lossy(&answer.stdout).trim().to_string(),
-        _ => panic!("pkg-config doesn't find crossdock_c: set PKG_CONFIG_PATH to PREFIX/lib/pkgconfig"),
+        Ok(answer) if answer.status.success() => {
+            String::from_utf8_lossy(&answer.stdout).trim().to_string()
+        }
+        _ => panic!(
+            "pkg-config doesn't find crossdock_c: set PKG_CONFIG_PATH to PREFIX/lib/pkgconfig"
+        ),
     };
     println!("cargo:rustc-link-search=native={folder}");
     println!("cargo:rustc-link-arg=-Wl,-rpath,{folder}");

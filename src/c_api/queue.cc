@@ -11,7 +11,7 @@
 #include "crossdock/device/registry.h"
 #include "crossdock/session/runtime.h"
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 namespace device = crossdock::device;
 
 struct crossdock_queue {

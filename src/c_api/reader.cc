@@ -13,7 +13,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 namespace array = crossdock::array;
 
 namespace {

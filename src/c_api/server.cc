@@ -14,7 +14,7 @@
 #include "c_api/transports.h"
 #include "crossdock/session/server.h"
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 namespace session = crossdock::session;
 
 struct crossdock_server {

@@ -15,7 +15,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/source.h"
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 using crossdock::InvalidArgumentError;
 using crossdock::session::Source;
 

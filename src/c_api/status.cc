@@ -17,7 +17,8 @@ struct crossdock_error {
   crossdock_status status = CROSSDOCK_OK;
   std::int32_t system_errno = 0;
   const char* call = "";
-  std::string message;
+  std::string message{};
+  const char* fixed_message = nullptr;  ///< If it isn't null, the text instead of `message`.
 };
 
 namespace crossdock::c_api {
@@ -56,11 +57,13 @@ constexpr std::pair<crossdock_status, ErrorCode> kCodes[] = {
 static_assert(std::ranges::all_of(kCodes,
                                   [](const auto& code) { return code.first == static_cast<int>(code.second); }));
 
+constexpr const char* kNoMemory = "no memory left";
+
 /// What a caller gets where there is no memory for an error. Never written to, and never freed.
 crossdock_error& no_memory() noexcept {
-  // Without a destructor: calls may fail while the process ends. The text fits into the string object itself.
+  // Without a destructor: calls may fail while the process ends.
   static union Forever {
-    Forever() noexcept : error{CROSSDOCK_ERROR_RESOURCE, 0, "", "no memory left"} {}
+    Forever() noexcept : error{.status = CROSSDOCK_ERROR_RESOURCE, .fixed_message = kNoMemory} {}
     ~Forever() {}
     crossdock_error error;
   } forever;
@@ -74,7 +77,7 @@ crossdock_status write(crossdock_error** error, const char* call, crossdock_stat
     std::string text(message);
     if (*error == nullptr || *error == &no_memory()) *error = new crossdock_error;
     **error = {status, system_errno, call, std::move(text)};
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     crossdock_error_release(error);
     *error = &no_memory();
   }
@@ -89,7 +92,7 @@ crossdock_status report(const char* call, crossdock_error** error) noexcept {
   } catch (const Error& failure) {
     return write(error, call, static_cast<crossdock_status>(failure.code()), failure.system_errno(), failure.what());
   } catch (const std::bad_alloc&) {
-    return write(error, call, CROSSDOCK_ERROR_RESOURCE, 0, "no memory left");
+    return write(error, call, CROSSDOCK_ERROR_RESOURCE, 0, kNoMemory);
   } catch (const std::exception& failure) {
     return write(error, call, CROSSDOCK_ERROR_INTERNAL, 0, failure.what());
   } catch (...) {
@@ -99,7 +102,7 @@ crossdock_status report(const char* call, crossdock_error** error) noexcept {
 
 }  // namespace crossdock::c_api
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 
 const char* crossdock_status_name(crossdock_status status) {
   if (status == CROSSDOCK_OK) return "OK";
@@ -119,7 +122,8 @@ crossdock_status crossdock_error_status(const crossdock_error* error) {
 }
 
 const char* crossdock_error_message(const crossdock_error* error) {
-  return error != nullptr ? error->message.c_str() : "";
+  if (error == nullptr) return "";
+  return error->fixed_message != nullptr ? error->fixed_message : error->message.c_str();
 }
 
 const char* crossdock_error_call(const crossdock_error* error) { return error != nullptr ? error->call : ""; }

@@ -7,7 +7,7 @@
 #include "c_api/boundary.h"
 #include "c_api/stop_flag.h"
 
-using namespace crossdock::c_api;  // NOLINT(google-build-using-namespace): the functions below have C's namespace
+using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
 
 static_assert(std::atomic<bool>::is_always_lock_free, "crossdock_stop_set() may be called in a signal handler");
 

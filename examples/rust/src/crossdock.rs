@@ -62,7 +62,12 @@ mod c {
 
     #[link(name = "crossdock_c")]
     extern "C" {
-        pub fn crossdock_connect(uri: String, options: *const c_void, out: *mut *mut Client, error: *mut *mut Error) -> i32;
+        pub fn crossdock_connect(
+            uri: String,
+            options: *const c_void,
+            out: *mut *mut Client,
+            error: *mut *mut Error,
+        ) -> i32;
         pub fn crossdock_client_release(client: *mut *mut Client);
         pub fn crossdock_client_get(
             client: *mut Client,
@@ -71,8 +76,16 @@ mod c {
             out: *mut *mut Reader,
             error: *mut *mut Error,
         ) -> i32;
-        pub fn crossdock_reader_schema(reader: *const Reader, out: *mut ArrowSchema, error: *mut *mut Error) -> i32;
-        pub fn crossdock_reader_next(reader: *mut Reader, out: *mut ArrowArray, error: *mut *mut Error) -> i32;
+        pub fn crossdock_reader_schema(
+            reader: *const Reader,
+            out: *mut ArrowSchema,
+            error: *mut *mut Error,
+        ) -> i32;
+        pub fn crossdock_reader_next(
+            reader: *mut Reader,
+            out: *mut ArrowArray,
+            error: *mut *mut Error,
+        ) -> i32;
         pub fn crossdock_reader_release(reader: *mut *mut Reader);
         pub fn crossdock_error_message(error: *const Error) -> *const c_char;
         pub fn crossdock_error_release(error: *mut *mut Error);
@@ -102,13 +115,18 @@ fn call(function: impl FnOnce(*mut *mut c::Error) -> i32) -> Result<(), Error> {
         return Ok(());
     }
     // SAFETY: a call that fails has written the error, which is ours now.
-    let message = unsafe { CStr::from_ptr(c::crossdock_error_message(error)) }.to_string_lossy().into_owned();
+    let message = unsafe { CStr::from_ptr(c::crossdock_error_message(error)) }
+        .to_string_lossy()
+        .into_owned();
     unsafe { c::crossdock_error_release(&mut error) };
     Err(Error { status, message })
 }
 
 fn view(text: &str) -> c::String {
-    c::String { data: text.as_ptr(), size: text.len() }
+    c::String {
+        data: text.as_ptr(),
+        size: text.len(),
+    }
 }
 
 pub struct Client(*mut c::Client);
@@ -141,7 +159,9 @@ impl Client {
             copy_on_write: 0,
         };
         let mut reader = ptr::null_mut();
-        call(|error| unsafe { c::crossdock_client_get(self.0, view(name), &options, &mut reader, error) })?;
+        call(|error| unsafe {
+            c::crossdock_client_get(self.0, view(name), &options, &mut reader, error)
+        })?;
         Ok(Reader(reader))
     }
 }
@@ -162,7 +182,11 @@ impl Reader {
         // SAFETY: the library has written a schema whose members are valid until it is released.
         unsafe {
             let columns = slice::from_raw_parts(schema.children, schema.n_children as usize);
-            let formats = columns.iter().map(|column| CStr::from_ptr((**column).format).to_string_lossy().into_owned());
+            let formats = columns.iter().map(|column| {
+                CStr::from_ptr((**column).format)
+                    .to_string_lossy()
+                    .into_owned()
+            });
             let formats = formats.collect();
             schema.release.expect("a schema that isn't released")(&mut schema);
             Ok(formats)
@@ -222,7 +246,10 @@ impl Batch {
         if begin == end {
             return &[];
         }
-        slice::from_raw_parts((*column.buffers.add(2) as *const u8).add(begin), end - begin)
+        slice::from_raw_parts(
+            (*column.buffers.add(2) as *const u8).add(begin),
+            end - begin,
+        )
     }
 }
 

@@ -96,6 +96,15 @@ TEST_F(CPublish, AnUpdateWithAMissingSourceConsumesNone) {
   EXPECT_NE(a, nullptr);
 }
 
+TEST_F(CPublish, AnUpdateWithOneSourceTwicePublishesNone) {
+  Source a;
+  numbers_from(0, &a);
+  const crossdock_publication twice[] = {{crossdock_str("a"), &a}, {crossdock_str("b"), &a}};
+  EXPECT_TRUE(failed(crossdock_server_update(server_, twice, 2, nullptr, 0, nullptr, &error_),
+                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "*source is NULL"));
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(CPublish, AWithdrawnNameIsNotFound) {
   publish_numbers("t");
   ASSERT_TRUE(ok(crossdock_server_withdraw(server_, crossdock_str("t"), &error_)));
