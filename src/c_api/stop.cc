@@ -12,8 +12,10 @@ using namespace crossdock::c_api;  // The functions below are C's, in no namespa
 static_assert(std::atomic<bool>::is_always_lock_free, "crossdock_stop_set() may be called in a signal handler");
 
 crossdock_status crossdock_stop_new(crossdock_stop** stop, crossdock_error** error) {
-  return guarded(__func__, error,
-                 [&] { result(stop, "stop") = new crossdock_stop{std::make_shared<std::atomic<bool>>(false)}; });
+  return guarded(__func__, error, [&] {
+    crossdock_stop*& out = result(stop, "stop");
+    out = new crossdock_stop{std::make_shared<std::atomic<bool>>(false)};
+  });
 }
 
 void crossdock_stop_release(crossdock_stop** stop) { release(stop); }
