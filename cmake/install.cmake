@@ -1,11 +1,11 @@
-# What an install prefix holds: the library, its headers, and the files by which CMake (find_package(crossdock)) and
-# pkg-config find both. The prefix can be moved: no file in it names a place outside.
+# What an install prefix holds: the library, the one for C, their headers, and the files by which CMake
+# (find_package(crossdock)) and pkg-config find them. The prefix can be moved: no file in it names a place outside.
 include(CMakePackageConfigHelpers)
 
 set(cmake_folder ${CMAKE_INSTALL_LIBDIR}/cmake/crossdock)
 set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-install(TARGETS crossdock EXPORT crossdock-targets COMPONENT crossdock)
+install(TARGETS crossdock crossdock_c EXPORT crossdock-targets COMPONENT crossdock)
 install(DIRECTORY include/crossdock ${PROJECT_BINARY_DIR}/include/crossdock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         COMPONENT crossdock FILES_MATCHING REGEX "[.](h|hpp)$")
 if(CROSSDOCK_HAS_FLIGHT)  # beside the library, which looks for it there
@@ -23,5 +23,7 @@ install(FILES ${PROJECT_BINARY_DIR}/crossdock-config.cmake ${PROJECT_BINARY_DIR}
 
 file(RELATIVE_PATH CROSSDOCK_PC_TO_PREFIX /prefix/${pkgconfig_folder} /prefix)
 string(REGEX REPLACE "/$" "" CROSSDOCK_PC_TO_PREFIX "${CROSSDOCK_PC_TO_PREFIX}")
-configure_file(cmake/crossdock.pc.in ${PROJECT_BINARY_DIR}/crossdock.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/crossdock.pc DESTINATION ${pkgconfig_folder} COMPONENT crossdock)
+foreach(name crossdock crossdock_c)
+  configure_file(cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pkgconfig_folder} COMPONENT crossdock)
+endforeach()

@@ -31,6 +31,7 @@ LAYERS = {
     "offload": ["device", "array", "exchange"],
     "session": ["core", "device", "array", "exchange", "ipc", "dissociated", "transport", "flight", "offload"],
     "peers": ["session"],
+    "c_api": ["session"],
 }
 
 # Parts of a layer that must not know each other. What lies in none of them is the layer's own, for all.

@@ -1,0 +1,3 @@
+module get_table
+
+go 1.19

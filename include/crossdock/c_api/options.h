@@ -1,0 +1,40 @@
+/* Options that servers and clients have in common. */
+#ifndef CROSSDOCK_C_API_OPTIONS_H
+#define CROSSDOCK_C_API_OPTIONS_H
+
+#include "crossdock/c_api/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a thread waits for the other end. */
+#define CROSSDOCK_WAIT_AUTO 0  /* spins for some tens of microseconds, then sleeps */
+#define CROSSDOCK_WAIT_SPIN 1  /* never sleeps: lowest latency, but uses a whole core */
+#define CROSSDOCK_WAIT_BLOCK 2 /* sleeps at once */
+
+/* Options of the transports. Set `size`, and see status.h. */
+typedef struct crossdock_transport_options {
+  size_t size;
+  /* Over networks (tcp, tcp+tls, ucx, fabric), a secret that both ends must know, 1 to 1024 bytes; a client also sends
+   * it to a Flight server. Empty: none. Over shm the user id decides. */
+  crossdock_string token;
+  /* For tcp+tls, and for clients over grpc+tls: texts in PEM form. This end's certificate with those of its issuers,
+   * and its key. A server needs both; a client only if the server requires a certificate. */
+  crossdock_string tls_certificate_chain;
+  crossdock_string tls_private_key;
+  crossdock_string tls_roots;        /* client: the issuers that it trusts; empty: those that OpenSSL trusts */
+  crossdock_string tls_client_roots; /* server: the issuers of clients' certificates, which are then required */
+  crossdock_string tls_server_name;  /* client: the name that the server's certificate must have; empty: the host */
+  /* Over shm, the user ids that may connect (server), or whose servers are trusted (client), besides this process's
+   * own. */
+  const uint32_t* other_users;
+  size_t n_other_users;
+  int64_t any_user; /* not 0: every user of this machine */
+} crossdock_transport_options;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CROSSDOCK_C_API_OPTIONS_H */
