@@ -34,23 +34,22 @@ from crossdock._native import (
     from_sycl_usm_array_interface,
     set_cuda_array_interface_sync,
 )
-from crossdock.arena import Arena
-from crossdock.checking import check
-from crossdock.client import Client, connect
-from crossdock.debugging import debug
 from crossdock.errors import *  # noqa: F403
-from crossdock.file import open, write
-from crossdock.pool import Pool
-from crossdock.relaying import Relay, relay
-from crossdock.server import Server, serve
-from crossdock.table import Table
-from crossdock.tls import TLS
 
 if TYPE_CHECKING:
     from crossdock import offload, peers, pool, testing
     from crossdock._exports import Exports
     from crossdock.aio import AsyncRecordBatchReader
-    from crossdock.checking import CheckFailedError
+    from crossdock.arena import Arena
+    from crossdock.checking import CheckFailedError, check
+    from crossdock.client import Client, connect
+    from crossdock.debugging import debug
+    from crossdock.file import open, write
+    from crossdock.pool import Pool
+    from crossdock.relaying import Relay, relay
+    from crossdock.server import Server, serve
+    from crossdock.table import Table
+    from crossdock.tls import TLS
 
 __all__ = [
     "TLS",
@@ -98,13 +97,28 @@ __all__ = [
 ]
 __all__ += errors.__all__
 
-# Names that are imported on first use, because their modules are slow to import or rarely used: name and module.
+# Names that are imported on first use, with their modules: a program that needs arrays alone doesn't wait for servers
+# and clients, and the modules of the standard library that these need.
 _LATER = {
-    "AsyncRecordBatchReader": "crossdock.aio",
-    "CheckFailedError": "crossdock.checking",
-    "Exports": "crossdock._exports",
+    "TLS": "tls",
+    "Arena": "arena",
+    "AsyncRecordBatchReader": "aio",
+    "CheckFailedError": "checking",
+    "Client": "client",
+    "Exports": "_exports",
+    "Pool": "pool",
+    "Relay": "relaying",
+    "Server": "server",
+    "Table": "table",
+    "check": "checking",
+    "connect": "client",
+    "debug": "debugging",
+    "open": "file",
+    "relay": "relaying",
+    "serve": "server",
+    "write": "file",
 }
-_MODULES = ("offload", "peers", "testing")
+_MODULES = frozenset({*_LATER.values(), "offload", "peers", "testing"} - {"_exports"})
 
 
 def __getattr__(name: str) -> Any:
@@ -114,7 +128,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"crossdock.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
+    value = getattr(import_module(f"crossdock.{_LATER[name]}"), name)
     globals()[name] = value
     return value
 

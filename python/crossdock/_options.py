@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import operator
 import os
@@ -57,6 +56,8 @@ def stats_for_all(stats: object) -> bool:
 
 def ucx_libraries() -> list[str]:
     """Returns the paths of UCX's library in the package libucx (of libucx-cu12 and others), which isn't imported."""
+    import importlib.util
+
     spec = importlib.util.find_spec("libucx")
     folders = () if spec is None else spec.submodule_search_locations or ()
     return [path for folder in folders if os.path.exists(path := os.path.join(folder, "lib", "libucp.so.0"))]

@@ -112,16 +112,14 @@ def cell(column: Column, index: int) -> str:
     return _cut(short_text(column, index))
 
 
-def __repr__(self: Column) -> str:
-    summary = f"<crossdock.Column {shown(self.name, 100)!r}: {shown(self.type, 100)}, {len(self):,} elements>"
+def column_text(column: Column) -> str:
+    """Returns what the column is, and below it its first elements, if the host can read them."""
+    summary = f"<crossdock.Column {shown(column.name, 100)!r}: {shown(column.type, 100)}, {len(column):,} elements>"
     try:
-        cells = [cell(self, i) for i in range(min(len(self), _MOST_ROWS))]
+        cells = [cell(column, i) for i in range(min(len(column), _MOST_ROWS))]
     except (ExportError, InvalidDataError, ValueError) as error:
         return f"{summary}\n({error})"
-    return f"{summary}\n[{', '.join(cells)}{', ...' if len(self) > len(cells) else ''}]"
-
-
-COLUMN_METHODS = (__repr__,)
+    return f"{summary}\n[{', '.join(cells)}{', ...' if len(column) > len(cells) else ''}]"
 
 
 def batch_text(batch: RecordBatch, summary: str) -> str:

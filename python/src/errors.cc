@@ -111,7 +111,7 @@ void register_errors(nb::module_& module) {
 std::string describe(const nb::python_error& error) {
   std::string text = nb::type_name(error.type()).c_str();
   PyObject* const words = PyObject_Str(error.value().ptr());
-  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8(words) : nullptr;
+  const char* const utf8 = words != nullptr ? PyUnicode_AsUTF8AndSize(words, nullptr) : nullptr;
   if (utf8 != nullptr && *utf8 != '\0') text.append(": ").append(utf8);
   if (utf8 == nullptr) PyErr_Clear();
   Py_XDECREF(words);

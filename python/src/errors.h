@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "python_api.h"
+
 /// Converts C++ exceptions to Python exceptions. No other file does so.
 namespace crossdock::python {
 
@@ -30,7 +32,7 @@ template <class... Values>
 
 /// Throws Python's TypeError with the text "`rule`, not <the object's type>".
 [[noreturn]] inline void throw_type_error(nanobind::handle object, const char* rule) {
-  throw_python(PyExc_TypeError, "%s, not %s", rule, Py_TYPE(object.ptr())->tp_name);
+  throw_python(PyExc_TypeError, "%s, not %s", rule, type_name_of(object.ptr()).c_str());
 }
 
 /// Calls `work`. Returns its result, or null with the Python error set if it throws.

@@ -3,28 +3,19 @@
 #include <Python.h>
 
 #include "crossdock/core/error.h"
+#include "python_api.h"
 
 /// Acquires, releases and queries the GIL, also while the interpreter is ending.
 namespace crossdock::python {
 
 /// Returns true if the interpreter is being finalized or is gone. Then only the thread that finalizes it may enter it.
-inline bool interpreter_ending() noexcept {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsInitialized() == 0 || Py_IsFinalizing() != 0;
-#else
-  return Py_IsInitialized() == 0 || _Py_IsFinalizing() != 0;
-#endif
-}
+inline bool interpreter_ending() noexcept { return Py_IsInitialized() == 0 || is_finalizing(); }
 
 /// Returns true if this thread holds the GIL. PyGILState_Check() isn't used: it returns true for every thread once a
 /// sub-interpreter has existed.
 inline bool holds_gil() noexcept {
   PyThreadState* const mine = PyGILState_GetThisThreadState();
-#if PY_VERSION_HEX >= 0x030D0000
-  return mine != nullptr && mine == PyThreadState_GetUnchecked();
-#else
-  return mine != nullptr && mine == _PyThreadState_UncheckedGet();
-#endif
+  return mine != nullptr && mine == current_thread_state();
 }
 
 /// Takes the GIL with a thread state of the calling thread. Blocks the thread forever if the interpreter is ending.

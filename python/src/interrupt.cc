@@ -39,7 +39,7 @@ bool Interrupt::check() noexcept {
     if (traceback != nullptr) PyException_SetTraceback(value, traceback);
     Py_XDECREF(type);
     Py_XDECREF(traceback);
-    Py_XSETREF(raised_, value);
+    Py_XDECREF(std::exchange(raised_, value));
   }
   PyGILState_Release(state);
   return stop || cancelled();  // a handler may have cancelled

@@ -12,6 +12,7 @@
 #include "offload/manager.h"
 #include "peers/peers.h"
 #include "pool.h"
+#include "python_api.h"
 #include "reader.h"
 #include "source_thread.h"
 #include "tensor/tensor.h"
@@ -24,7 +25,7 @@ namespace {
 /// Returns false, with the Python error set, in a sub-interpreter. The module's types exist once per process, and the
 /// library's threads take the GIL of the main interpreter.
 bool in_main_interpreter() {
-  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0) return true;
   PyErr_SetString(PyExc_ImportError, "crossdock serves the main interpreter only, not a sub-interpreter");
   return false;
 }
@@ -40,6 +41,7 @@ void refuse_other_interpreters() {
 // Renames nanobind's init function. Python calls PyInit__native() below, which first checks the interpreter.
 #define PyInit__native crossdock_init_native
 NB_MODULE(_native, module) {
+  if (!crossdock::python::look_up_python_functions()) throw nb::python_error();
   refuse_other_interpreters();
   module.doc() = "Crossdock's native part; use the package crossdock.";
   module.attr("__version__") = crossdock::version();

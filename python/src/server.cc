@@ -55,8 +55,7 @@ std::function<bool(const std::string&, const std::string&)> login_of(nb::handle 
       const nb::object answer =
           nb::handle(owner->get())(nb::str(user.data(), user.size()), nb::str(password.data(), password.size()));
       if (!nb::isinstance<nb::bool_>(answer)) {
-        throw InvalidArgumentError("authenticate() must return True or False, not " +
-                                   std::string(Py_TYPE(answer.ptr())->tp_name));
+        throw InvalidArgumentError("authenticate() must return True or False, not " + type_name_of(answer.ptr()));
       }
       return nb::cast<bool>(answer);
     } catch (const nb::python_error& error) {

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "gil.h"
+#include "python_api.h"
 
 namespace nb = nanobind;
 
@@ -47,6 +48,9 @@ class ForkGate {
 // threads may have left this one in any state.
 ForkGate* gate = new ForkGate;  // NOLINT(cert-err58-cpp)
 
+/// The main interpreter, which alone imports the module. Set by register_source_threads_at_fork().
+PyInterpreterState* interpreter = nullptr;
+
 class SourceThread {
  public:
   SourceThread() = default;
@@ -57,13 +61,13 @@ class SourceThread {
     if (state_ == nullptr || interpreter_ending()) return;
     enter(state_);
     PyThreadState_Clear(state_);
-    PyThreadState_DeleteCurrent();
+    delete_current_thread_state();
   }
   void mark() noexcept {
     marked_ = true;
     if (state_ != nullptr || PyGILState_GetThisThreadState() != nullptr) return;
     gate->begin_making();
-    state_ = PyThreadState_New(PyInterpreterState_Main());
+    state_ = PyThreadState_New(interpreter);
     gate->end_making();
   }
   bool marked() const noexcept { return marked_; }
@@ -82,6 +86,7 @@ void mark_source_thread() noexcept { this_thread.mark(); }
 bool is_source_thread() noexcept { return this_thread.marked(); }
 
 void register_source_threads_at_fork(nb::module_& module) {
+  interpreter = PyInterpreterState_Get();
   module.def("_before_fork", [] {
     // Another thread that forks may be in a hook that needs the GIL.
     const GilRelease release;

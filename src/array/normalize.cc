@@ -293,10 +293,10 @@ class Normalizer {
     }
     const UnionChildren children(layout.field->type);
     for (std::int64_t i = 0; i < length; ++i) {
-      const int child = children.index(load_once<std::int8_t>(ids + i));
-      const auto offset = number_at<std::int32_t>(offsets, i);
-      if (child < 0 || !used[static_cast<std::size_t>(child)].add(offset, 1, lengths[static_cast<std::size_t>(child)]))
-        return {};
+      const int number = children.index(load_once<std::int8_t>(ids + i));
+      if (number < 0) return {};
+      const auto of = static_cast<std::size_t>(number);
+      if (!used[of].add(number_at<std::int32_t>(offsets, i), 1, lengths[of])) return {};
     }
     return used;
   }

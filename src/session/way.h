@@ -6,8 +6,9 @@ namespace crossdock::session {
 
 /// The facts that decide how the bodies of one stream go.
 struct WayQuestion {
-  transport::Ways agreed;      ///< Agreement::ways.
-  transport::Ways of_regions;  ///< Those by which all regions of the source can go; without meaning for a live stream.
+  transport::Ways agreed{};  ///< Agreement::ways.
+  transport::Ways
+      of_regions{};            ///< Those by which all regions of the source can go; without meaning for a live stream.
   bool on_device = false;      ///< The source's memory is a device's, and `of_regions` are the ways by which it can go.
   bool host_copy = false;      ///< A copy on the host of a source in memory of a device.
   bool live = false;           ///< A live stream: its regions are made as it goes.

@@ -28,17 +28,17 @@ struct DeviceName {
 /// The features and facts that both ends agreed on before the first message.
 struct Agreement {
   std::uint64_t want_data = 0;
-  std::optional<std::uint64_t> free_data;  ///< Absent: addresses are held until the client disconnects.
-  ChannelRole role = ChannelRole::kBoth;   ///< The role that the client asked for.
-  bool error_messages = false;             ///< Both ends know message type 255.
-  bool counted_leases = false;             ///< The client frees each address as often as it was sent.
-  bool cancel = false;                     ///< Both ends know an End of Stream that is sent by the client.
-  bool parameters = false;                 ///< Both ends know requests with parameters.
-  bool as_specified = false;               ///< The peer is strictly as specified: it has none of our features.
-  Ways ways = Way::kMessage;               ///< The ways that both ends know and want.
-  bool one_sided = false;                  ///< Way::kRead costs the peer's processor nothing.
-  bool wants_parts = false;                ///< The client wants some columns only, see ConnectOptions.
-  bool prefers_reads = false;              ///< The client asked for reads by the URI that it used.
+  std::optional<std::uint64_t> free_data{};  ///< Absent: addresses are held until the client disconnects.
+  ChannelRole role = ChannelRole::kBoth;     ///< The role that the client asked for.
+  bool error_messages = false;               ///< Both ends know message type 255.
+  bool counted_leases = false;               ///< The client frees each address as often as it was sent.
+  bool cancel = false;                       ///< Both ends know an End of Stream that is sent by the client.
+  bool parameters = false;                   ///< Both ends know requests with parameters.
+  bool as_specified = false;                 ///< The peer is strictly as specified: it has none of our features.
+  Ways ways = Way::kMessage;                 ///< The ways that both ends know and want.
+  bool one_sided = false;                    ///< Way::kRead costs the peer's processor nothing.
+  bool wants_parts = false;                  ///< The client wants some columns only, see ConnectOptions.
+  bool prefers_reads = false;                ///< The client asked for reads by the URI that it used.
   /// The longest body that this end accepts, in bytes: by value, or of what it reads of one.
   std::uint64_t max_body = 64ull << 30;
   std::optional<DeviceName> device{};  ///< The device whose memory the client opens, if there is one.

@@ -559,6 +559,25 @@ def test_ls_for_programs(tensors):
     assert servers[tensors.uri]["error"] is None
 
 
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_its_packages_the_command_says_what_to_install(package, script):
+    out = script(
+        """
+        import sys
+        class Refuse:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] == sys.argv[1]:
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Refuse())
+        from crossdock.cli import main
+        main()
+        """,
+        package,
+    ).finish(expect=None)
+    said = f"crossdock: the command needs {package}, which isn't installed: pip install 'crossdock[cli]'"
+    assert out == f"exit 1\n\n{said}\n"
+
+
 def test_h_is_help():
     for command in ((), ("ls",), ("serve",)):
         assert crossdock(*command, "-h") == crossdock(*command, "--help")

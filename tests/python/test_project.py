@@ -44,7 +44,7 @@ def test_the_test_group_has_whatever_the_tests_import():
     groups = PROJECT["dependency-groups"]
     listed = [
         *(one for name in ("test", "engines", "peers", "sycl") for one in groups[name]),
-        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["cli"],
     ]
     names = {re.split(r"[^\w.-]", requirement)[0] for requirement in listed if isinstance(requirement, str)}
     # A package may be imported by another name than its own, which has several spellings.

@@ -18,7 +18,7 @@ from tests.certificates import Certificates
 from tests.service import COMMAND, Manager, Service
 
 import crossdock as xd
-from crossdock.cli.app import app
+from crossdock.cli import application
 from crossdock.cli.config import read_config
 from crossdock.cli.secrets import Logins, hashed_login
 from crossdock.cli.serve_setup import read_setup
@@ -82,7 +82,7 @@ def tables(uri: str) -> dict[str | bytes, list[int]]:
 
 
 def command_options() -> set[str]:
-    (serve,) = [one for one in app.registered_commands if one.callback and one.callback.__name__ == "serve"]
+    (serve,) = [one for one in application().registered_commands if one.callback and one.callback.__name__ == "serve"]
     assert serve.callback is not None
     return set(inspect.signature(serve.callback).parameters) - {"context"}
 

@@ -87,7 +87,7 @@ CROSSDOCK_EXPORT bool host_reaches(DeviceType type) noexcept;
 struct BufferRef {
   void* data = nullptr;    ///< The device's address. Only the driver may dereference it.
   std::uint64_t size = 0;  ///< Bytes.
-  Device device;
+  Device device{};
   MemoryKind kind = MemoryKind::kHost;
   bool read_only = false;
 

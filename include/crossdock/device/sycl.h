@@ -80,6 +80,7 @@ class CROSSDOCK_EXPORT SyclDriver : public Driver {
   /// on the device that `pointer` belongs to, or on the context's first device if it is null. Returns the same queue as
   /// long as it is held. Throws InvalidArgumentError if the pointer isn't bound to the context.
   virtual Queue queue_in(void* native_context, const void* pointer = nullptr) = 0;
+  using Driver::queue_in;
 
   /// Returns the properties of a queue. This and same_context() throw InvalidArgumentError for a queue of another
   /// driver.

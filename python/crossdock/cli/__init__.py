@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from crossdock.cli.app import app
-from crossdock.cli.completion import join_words_of_bash
+if TYPE_CHECKING:
+    import typer
 
-__all__ = ["main"]
+__all__ = ["application", "main"]
 
-# Each module adds its command to `app`; the help shows them in this order.
-for _command in ("serve", "relay", "top", "get", "ls", "inspect", "check", "devices", "hash_password"):
-    importlib.import_module(f"crossdock.cli.{_command}")
+# Each is a module, which adds its command to the application; the help shows them in this order.
+_COMMANDS = ("serve", "relay", "top", "get", "ls", "inspect", "check", "devices", "hash_password")
+# The packages of the extra `cli`, by the names that they are imported by.
+_PACKAGES = ("typer", "rich")
 
 
 def _open_standard_descriptors() -> None:
@@ -28,8 +30,25 @@ def _open_standard_descriptors() -> None:
             setattr(sys, name, open(descriptor, "w", encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
 
 
+def application() -> typer.Typer:
+    """Returns the application with all of its commands. Raises ModuleNotFoundError without the packages it needs."""
+    from crossdock.cli.app import app
+
+    for command in _COMMANDS:
+        importlib.import_module(f"crossdock.cli.{command}")
+    return app
+
+
 def main() -> None:
     """The console script."""
     _open_standard_descriptors()
+    try:
+        app = application()
+        from crossdock.cli.completion import join_words_of_bash
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _PACKAGES:
+            raise
+        sys.exit(f"crossdock: the command needs {missing}, which isn't installed: pip install 'crossdock[cli]'")
     join_words_of_bash(os.environ)
     app(prog_name="crossdock")

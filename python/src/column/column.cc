@@ -52,7 +52,7 @@ void deallocate(PyObject* self) noexcept {
   if (object->weak_references != nullptr) PyObject_ClearWeakRefs(self);
   Py_CLEAR(object->batch);
   PyTypeObject* const type = Py_TYPE(self);
-  type->tp_free(self);
+  PyObject_Free(self);
   Py_DECREF(type);
 }
 
@@ -77,7 +77,8 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
     return item(self, index < 0 ? index + column.length : index);
   }
   if (PySlice_Check(key) == 0) {
-    PyErr_Format(PyExc_TypeError, "a column can be indexed by integers and slices, not by %s", Py_TYPE(key)->tp_name);
+    PyErr_Format(PyExc_TypeError, "a column can be indexed by integers and slices, not by %s",
+                 type_name_of(key).c_str());
     return nullptr;
   }
   Py_ssize_t start = 0;
@@ -332,7 +333,7 @@ void bind_column(nb::module_& module) {
   const nb::object made = nb::steal(PyType_FromSpec(&spec));
   if (!made.is_valid()) throw nb::python_error();
   column_type = reinterpret_cast<PyTypeObject*>(made.ptr());
-  Py_INCREF(column_type);
+  Py_INCREF(made.ptr());
   const auto def = [&](const char* method, auto&& function, const auto&... extra) {
     nb::cpp_function_def(std::forward<decltype(function)>(function), nb::scope(made), nb::name(method), nb::is_method(),
                          extra...);
@@ -376,12 +377,9 @@ void bind_column(nb::module_& module) {
         return nb::make_tuple(static_cast<int>(device.type), device.id);
       },
       "Returns (device type, device id), DLPack's numbers.");
-  for (nb::handle method : nb::module_::import_("crossdock._values").attr("COLUMN_METHODS")) {
-    nb::setattr(made, method.attr("__name__"), method);
-  }
+  def("__repr__", [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("column_text")(self); });
   module.attr("Column") = made;
-  column_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
-  PyType_Modified(column_type);
+  make_immutable(column_type);
 }
 
 }  // namespace crossdock::python

@@ -1,14 +1,13 @@
 #include "temporal.h"
 
 #include <nanobind/nanobind.h>
-// After Python.h, which nanobind includes.
-#include <datetime.h>
 
 #include <string>
 
 #include "../errors.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
+#include "datetime_objects.h"
 
 namespace nb = nanobind;
 
@@ -110,7 +109,7 @@ PyObject* date(const ColumnView& column, std::int64_t index, Use use) {
     return number_or_refuse(column, index, days, use, "is outside of the years 1 to 9999");
   }
   const Date date = date_of(days);
-  return PyDate_FromDate(date.year, date.month, date.day);
+  return new_date(date.year, date.month, date.day);
 }
 
 PyObject* time(const ColumnView& column, std::int64_t index, Use use) {
@@ -122,7 +121,7 @@ PyObject* time(const ColumnView& column, std::int64_t index, Use use) {
                            std::to_string(moment.seconds) + " s, which is no time of a day");
   }
   const auto seconds = static_cast<int>(moment.seconds);
-  return PyTime_FromTime(seconds / 3600, seconds / 60 % 60, seconds % 60, static_cast<int>(moment.micros));
+  return new_time(seconds / 3600, seconds / 60 % 60, seconds % 60, static_cast<int>(moment.micros));
 }
 
 PyObject* duration(const ColumnView& column, std::int64_t index, Use use) {
@@ -132,8 +131,8 @@ PyObject* duration(const ColumnView& column, std::int64_t index, Use use) {
   if (days < -kMostDeltaDays || days > kMostDeltaDays) {
     return number_or_refuse(column, index, number, use, "is longer than Python's timedelta");
   }
-  return PyDelta_FromDSU(static_cast<int>(days), static_cast<int>(moment.seconds - days * kSecondsOfDay),
-                         static_cast<int>(moment.micros));
+  return new_timedelta(static_cast<int>(days), static_cast<int>(moment.seconds - days * kSecondsOfDay),
+                       static_cast<int>(moment.micros));
 }
 
 PyObject* timestamp(const ColumnView& column, std::int64_t index, Use use) {
@@ -146,10 +145,8 @@ PyObject* timestamp(const ColumnView& column, std::int64_t index, Use use) {
   const Date date = date_of(days);
   const auto seconds = static_cast<int>(moment.seconds - days * kSecondsOfDay);
   const std::string& zone = column.field().type.timezone;
-  PyObject* const of = zone.empty() ? Py_None : PyDateTime_TimeZone_UTC;
-  nb::object made = nb::steal(PyDateTimeAPI->DateTime_FromDateAndTime(
-      date.year, date.month, date.day, seconds / 3600, seconds / 60 % 60, seconds % 60, static_cast<int>(moment.micros),
-      of, PyDateTimeAPI->DateTimeType));
+  nb::object made = nb::steal(new_datetime(date.year, date.month, date.day, seconds / 3600, seconds / 60 % 60,
+                                           seconds % 60, static_cast<int>(moment.micros), !zone.empty()));
   if (!made.is_valid()) throw nb::python_error();
   if (zone.empty() || zone == "UTC") return made.release().ptr();
   try {
@@ -163,8 +160,7 @@ PyObject* timestamp(const ColumnView& column, std::int64_t index, Use use) {
 }  // namespace
 
 PyObject* temporal_value(const ColumnView& column, std::int64_t index, Use use) {
-  if (PyDateTimeAPI == nullptr) PyDateTime_IMPORT;
-  if (PyDateTimeAPI == nullptr) throw nb::python_error();
+  import_datetime();
   PyObject* made = nullptr;
   switch (column.id()) {
     case TypeId::kDate32:

@@ -2,6 +2,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -60,11 +63,21 @@ PyObject* decimal(const ColumnView& column, std::int64_t index) {
       .ptr();
 }
 
+/// Returns the value of an IEEE 754 number of 16 bits.
+double half_value(std::uint16_t bits) noexcept {
+  const int exponent = (bits >> 10) & 0x1f;
+  const int fraction = bits & 0x3ff;
+  double value = 0;
+  if (exponent == 0x1f) {
+    value = fraction == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  } else {
+    value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25);
+  }
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
 PyObject* half(const ColumnView& column, std::int64_t index) {
-  const auto bits = column.value<std::uint16_t>(index);
-  const double number = PyFloat_Unpack2(reinterpret_cast<const char*>(&bits), 1);
-  if (number == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
-  return checked_new(PyFloat_FromDouble(number));
+  return checked_new(PyFloat_FromDouble(half_value(column.value<std::uint16_t>(index))));
 }
 
 /// Counts an element that was read. Every so often looks for Ctrl-C, and lets other threads run: lists in lists may
@@ -84,7 +97,7 @@ class Filling {
     PyObject_GC_UnTrack(list_.ptr());
   }
   void set(std::int64_t index, PyObject* item) noexcept {
-    PyList_SET_ITEM(list_.ptr(), static_cast<Py_ssize_t>(index), item);
+    set_list_item(list_.ptr(), static_cast<Py_ssize_t>(index), item);
   }
   /// Returns a new reference to the full list.
   PyObject* done() {

@@ -35,7 +35,7 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject* keywords) noex
     PyErr_SetString(PyExc_TypeError, "a package's name must be a str that isn't empty");
     return nullptr;
   }
-  nb::object variable = nb::steal(PyContextVar_New(name, nullptr));
+  nb::object variable = nb::steal(new_context_variable(name));
   return variable.is_valid() ? new_object(type, Package{std::move(variable)}) : nullptr;
 }
 

@@ -102,7 +102,11 @@ void bind_placement(nb::module_& module) {
   module.def(
       "first_queue_of",
       [](const nb::args& arrays) {
-        const Arrays all(&PyTuple_GET_ITEM(arrays.ptr(), 0), PyTuple_GET_SIZE(arrays.ptr()));
+        std::vector<PyObject*> objects(arrays.size());
+        for (std::size_t i = 0; i < objects.size(); ++i) {
+          objects[i] = tuple_item(arrays.ptr(), static_cast<Py_ssize_t>(i));
+        }
+        const Arrays all(objects.data(), static_cast<Py_ssize_t>(objects.size()));
         // Without the GIL: the call may open a device.
         const auto queue = without_gil([&] { return offload::first_queue_of(all.pointers(), drivers()); });
         return queue ? queue_object(*queue) : nb::none();

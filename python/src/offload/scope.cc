@@ -30,7 +30,7 @@ PyTypeObject* scope_type = nullptr;
 std::uint64_t scopes_made = 0;  ///< Guarded by the GIL.
 
 bool set_value(const nb::object& variable, const nb::object& value) noexcept {
-  return nb::steal(PyContextVar_Set(variable.ptr(), value.ptr())).is_valid();
+  return nb::steal(set_context_variable(variable.ptr(), value.ptr())).is_valid();
 }
 
 /// Drops the outer entries in a loop: recursion could overflow the stack.
@@ -48,7 +48,7 @@ PyObject* enter(PyObject* self, PyObject* /*unused*/) noexcept {
   if (!outer.is_valid()) return nullptr;
   nb::object value = nb::steal(new_object(entered_type, Entered{scope.number, scope.queue, std::move(outer)}));
   if (!value.is_valid()) return nullptr;
-  nb::object token = nb::steal(PyContextVar_Set(scope.variable.ptr(), value.ptr()));
+  nb::object token = nb::steal(set_context_variable(scope.variable.ptr(), value.ptr()));
   if (!token.is_valid()) return nullptr;
   if (!scope.token.is_valid()) {
     scope.token = std::move(token);
@@ -63,7 +63,7 @@ bool restore(Scope& scope, const nb::object& value) noexcept {
   if (scope.entered.is(value)) {
     const nb::object token = std::move(scope.token);
     scope.entered.reset();
-    if (PyContextVar_Reset(scope.variable.ptr(), token.ptr()) == 0) return true;
+    if (reset_context_variable(scope.variable.ptr(), token.ptr())) return true;
     PyErr_Clear();  // the scope was entered in another context, of which this one is a copy
   }
   return set_value(scope.variable, entered_or_null(value)->outer);
@@ -114,13 +114,13 @@ PyObject* leave(PyObject* self, PyObject* const* /*exception*/, Py_ssize_t /*thr
 
 /// Implements the decorator. The wrapper is made by Python code.
 PyObject* decorate(PyObject* self, PyObject* arguments, PyObject* keywords) noexcept {
-  if (PyTuple_GET_SIZE(arguments) != 1 || keywords != nullptr) {
+  if (tuple_size(arguments) != 1 || keywords != nullptr) {
     PyErr_SetString(PyExc_TypeError, "current(queue) is used as a context manager, or as a decorator of a function");
     return nullptr;
   }
   return guarded([&] {
     const nb::object wrap = nb::module_::import_("crossdock.offload").attr("_decorated");
-    return wrap(nb::handle(self), nb::handle(PyTuple_GET_ITEM(arguments, 0))).release().ptr();
+    return wrap(nb::handle(self), nb::handle(tuple_item(arguments, 0))).release().ptr();
   });
 }
 

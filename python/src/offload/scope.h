@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "../python_api.h"
 #include "object.h"
 
 /// Scopes in which a queue is current. The value of a package's context variable is None, or an entry of a scope. Uses
@@ -32,9 +33,7 @@ inline Entered* entered_or_null(const nanobind::object& value) noexcept {
 
 /// Returns the variable's value, or no object with the Python error set.
 inline nanobind::object value_in(const nanobind::object& variable) noexcept {
-  PyObject* value = nullptr;
-  PyContextVar_Get(variable.ptr(), Py_None, &value);
-  return nanobind::steal(value);
+  return nanobind::steal(context_variable(variable.ptr()));
 }
 
 void bind_scope(nanobind::module_& module);

@@ -72,8 +72,7 @@ std::optional<Device> said_device(nb::handle stream) {
       says = says || number.is_valid();
     }
     if (!says) {
-      throw InvalidDataError("the attribute \"device\" of a stream is of type " +
-                             std::string(Py_TYPE(device.ptr())->tp_name) +
+      throw InvalidDataError("the attribute \"device\" of a stream is of type " + type_name_of(device.ptr()) +
                              "; it must be a number, or an object with a number as index, device_id or id");
     }
   }
@@ -131,14 +130,14 @@ std::optional<Queue> named_queue(nb::handle of) {
   if (const auto queue = sycl_queue_of_device(of)) return *queue;
   const nb::object stream = optional_attribute(of.ptr(), names::__cuda_stream__());
   if (stream.is_valid()) return of_cuda_stream(of, stream);
-  const bool pair = PyTuple_Check(of.ptr()) != 0 && PyTuple_GET_SIZE(of.ptr()) == 2;
+  const bool pair = PyTuple_Check(of.ptr()) != 0 && tuple_size(of.ptr()) == 2;
   if (!pair && !nb::isinstance<Device>(of)) return std::nullopt;
   return queues().queue(device_in(of));
 }
 
 Queue select_queue(nb::handle of) {
   if (auto queue = named_queue(of)) return *std::move(queue);
-  throw_python(PyExc_TypeError, "a queue must be %s, not %s", kWhatNamesAQueue, Py_TYPE(of.ptr())->tp_name);
+  throw_python(PyExc_TypeError, "a queue must be %s, not %s", kWhatNamesAQueue, type_name_of(of.ptr()).c_str());
 }
 
 Queue queue_of(nb::handle of) {
@@ -148,7 +147,7 @@ Queue queue_of(nb::handle of) {
   try {
     placed = placement_of(&object, 1, nullptr);
   } catch (const UnsupportedTypeError&) {
-    throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+    throw UnsupportedTypeError("an object of type " + type_name_of(object) +
                                " is neither an array nor a queue; a queue must be " + kWhatNamesAQueue);
   }
   if (placed.is_valid()) return *queue_or_null(placed);

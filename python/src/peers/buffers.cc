@@ -93,7 +93,7 @@ std::span<const std::byte> SentBuffers::add(nb::handle object, std::size_t numbe
   Py_buffer view{};
   if (PyObject_CheckBuffer(object.ptr()) == 0) {
     throw_python(PyExc_TypeError, "frame %zu must have the buffer protocol, as bytes and arrays have, not %s", number,
-                 Py_TYPE(object.ptr())->tp_name);
+                 type_name_of(object.ptr()).c_str());
   }
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_ANY_CONTIGUOUS | PyBUF_FORMAT) != 0) {
     export_without_format(object, number, &view);

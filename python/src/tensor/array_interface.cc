@@ -25,7 +25,7 @@ using array::Tensor;
 constexpr const char* kWhere = "__array_interface__";
 
 [[noreturn]] void fail_type(const char* where, const char* key, const char* wanted, nb::handle got) {
-  throw_python(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, Py_TYPE(got.ptr())->tp_name);
+  throw_python(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, type_name_of(got.ptr()).c_str());
 }
 
 /// Returns the entry, or no object if the key is missing. Throws an exception that the comparison of keys raises: the
@@ -44,7 +44,7 @@ nb::object required(nb::handle interface, const char* where, const char* key) {
 
 void read_tuple(nb::handle tuple, const char* where, const char* key, std::span<std::int64_t> out) {
   for (std::size_t d = 0; d < out.size(); ++d) {
-    out[d] = integer_in(PyTuple_GET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(d)), where, key);
+    out[d] = integer_in(tuple_item(tuple.ptr(), static_cast<Py_ssize_t>(d)), where, key);
   }
 }
 
@@ -131,7 +131,7 @@ nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
                            "attribute to asarray(), which does");
   }
   const nb::object data = entry(interface, "data");
-  const bool has_address = PyTuple_Check(data.ptr()) != 0 && PyTuple_GET_SIZE(data.ptr()) == 2;
+  const bool has_address = PyTuple_Check(data.ptr()) != 0 && tuple_size(data.ptr()) == 2;
   std::optional<ExternalMemory> memory;
   if (!deleter.is_none()) {
     if (!has_address) {
@@ -139,7 +139,7 @@ nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
                              ": a deleter needs the entry \"data\" with the address that it frees and the read-only "
                              "flag");
     }
-    memory.emplace(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
+    memory.emplace(deleter, tuple_item(data.ptr(), 0));
   }
   Tensor tensor;
   read_interface(interface, owner, type_in_dtype(interface), &tensor);
@@ -168,7 +168,7 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Un
   out->type = known ? *known : type_in(interface, where, units);
   const nb::object shape = required(interface, where, "shape");
   if (PyTuple_Check(shape.ptr()) == 0) fail_type(where, "shape", "a tuple of ints", shape);
-  const Py_ssize_t ndim = PyTuple_GET_SIZE(shape.ptr());
+  const Py_ssize_t ndim = tuple_size(shape.ptr());
   if (ndim > array::kMaxTensorDimensions) {
     throw InvalidDataError(std::string(where) + ": " + std::to_string(ndim) + " dimensions; at most " +
                            std::to_string(array::kMaxTensorDimensions) + " are possible");
@@ -180,9 +180,9 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Un
     array::set_row_major(out, where);
   } else {
     if (PyTuple_Check(strides.ptr()) == 0) fail_type(where, "strides", "None or a tuple of ints", strides);
-    if (PyTuple_GET_SIZE(strides.ptr()) != ndim) {
-      throw InvalidDataError(std::string(where) + ": " + std::to_string(PyTuple_GET_SIZE(strides.ptr())) +
-                             " strides for " + std::to_string(ndim) + " dimensions");
+    if (tuple_size(strides.ptr()) != ndim) {
+      throw InvalidDataError(std::string(where) + ": " + std::to_string(tuple_size(strides.ptr())) + " strides for " +
+                             std::to_string(ndim) + " dimensions");
     }
     read_tuple(strides, where, "strides", out->extents.strides());
     if (units == Units::kElements) {
@@ -195,17 +195,17 @@ bool describe_from(const nb::dict& interface, const char* where, Tensor* out, Un
   }
   const nb::object data = entry(interface, "data");
   if (PyTuple_Check(data.ptr()) == 0) return false;
-  if (PyTuple_GET_SIZE(data.ptr()) != 2) {
+  if (tuple_size(data.ptr()) != 2) {
     throw InvalidDataError(std::string(where) + ": its data must be a pair of address and read-only flag");
   }
-  PyObject* const address = PyTuple_GET_ITEM(data.ptr(), 0);
+  PyObject* const address = tuple_item(data.ptr(), 0);
   if (PyLong_Check(address) == 0 || PyBool_Check(address) != 0) fail_type(where, "data[0]", "an int", address);
   const unsigned long long pointer = PyLong_AsUnsignedLongLong(address);
   if (pointer == static_cast<unsigned long long>(-1) && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     throw InvalidDataError(std::string(where) + ": its data[0] is not an address: it is negative, or beyond 64 bits");
   }
-  PyObject* const read_only = PyTuple_GET_ITEM(data.ptr(), 1);
+  PyObject* const read_only = tuple_item(data.ptr(), 1);
   if (PyBool_Check(read_only) == 0) fail_type(where, "data[1]", "a bool", read_only);
   out->data = reinterpret_cast<void*>(static_cast<std::uintptr_t>(pointer));
   out->read_only = read_only == Py_True;

@@ -40,7 +40,7 @@ array::Tensor from_arrow(nb::handle object, bool bits) {
   drain_deferred();
   array::Tensor tensor;
   if (!tensor_from_arrow(object.ptr(), bits ? BoolPolicy::kConvert : BoolPolicy::kRefuse, true, &tensor)) {
-    throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
+    throw UnsupportedTypeError("an object of type " + type_name_of(object.ptr()) +
                                " is not an Arrow column: it has none of __arrow_c_array__, __arrow_c_device_array__, "
                                "__arrow_c_stream__, __arrow_c_device_stream__");
   }

@@ -48,10 +48,9 @@ bool tensor_from_scalar(PyObject* object, const ImportOptions& options, Tensor* 
   const bool number = is("numpy.number") && !is("numpy.timedelta64");
   if ((number || is("numpy.bool") || is("numpy.bool_")) && tensor_from_buffer(object, out)) return true;
   if (options.copy == false) {
-    throw ExportError("importing a " + std::string(Py_TYPE(object)->tp_name) +
-                      " needs a copy, but copy=False forbids it");
+    throw ExportError("importing a " + type_name_of(object) + " needs a copy, but copy=False forbids it");
   }
-  const nb::object array = checked(PyObject_CallMethodNoArgs(object, names::__array__()));
+  const nb::object array = checked(call_method_named(object, names::__array__()));
   if (!tensor_from_array_interface(array.ptr(), out)) return false;
   out->read_only = true;  // as all scalars are, whatever protocol they come by
   return true;
@@ -65,8 +64,8 @@ void fail_for_buffer(PyObject* object) {
   if (PyObject_GetBuffer(object, &view, PyBUF_RECORDS_RO) != 0) throw nb::python_error();
   const std::string format = view.format != nullptr ? view.format : "B";
   PyBuffer_Release(&view);
-  throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                             " has a buffer of format \"" + format + "\", which is neither a number nor bytes");
+  throw UnsupportedTypeError("an object of type " + type_name_of(object) + " has a buffer of format \"" + format +
+                             "\", which is neither a number nor bytes");
 }
 
 /// Returns true if the buffer of objects of this type tells all: they have no device protocol, and are neither masked
@@ -74,15 +73,15 @@ void fail_for_buffer(PyObject* object) {
 bool has_plain_buffer(PyTypeObject* type) {
   struct Known {
     PyTypeObject* type = nullptr;
-    unsigned version = 0;  // the type's version tag: it shows if the type was changed
+    unsigned version = 0;  // shows if the type was changed; 0: that can't be known
     bool plain = false;
   };
   static Known known;  // guarded by the GIL
-  if (known.version != 0 && type == known.type && type->tp_version_tag == known.version) return known.plain;
-  const bool plain = _PyType_Lookup(type, names::__sycl_usm_array_interface__()) == nullptr &&
-                     _PyType_Lookup(type, names::__cuda_array_interface__()) == nullptr &&
+  if (known.version != 0 && type == known.type && version_of(type) == known.version) return known.plain;
+  const bool plain = type_attribute(type, names::__sycl_usm_array_interface__()) == nullptr &&
+                     type_attribute(type, names::__cuda_array_interface__()) == nullptr &&
                      !is_made_from(type, "MaskedArray") && !is_made_from(type, "numpy.generic");
-  known = {type, type->tp_version_tag, plain};
+  known = {type, version_of(type), plain};
   return plain;
 }
 
@@ -94,8 +93,8 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
   const nb::object array =
       options.copy == false ? held(nb::arg("copy") = false) : nb::object(checked(PyObject_CallNoArgs(held.ptr())));
   if (PyObject_CheckBuffer(array.ptr()) == 0) {
-    throw InvalidDataError("__array__() of an object of type " + std::string(Py_TYPE(object)->tp_name) +
-                           " returned a " + Py_TYPE(array.ptr())->tp_name + ", which is not an array");
+    throw InvalidDataError("__array__() of an object of type " + type_name_of(object) + " returned a " +
+                           type_name_of(array.ptr()) + ", which is not an array");
   }
   refuse_masked_array(array.ptr());
   return tensor_from_buffer(array.ptr(), out) || tensor_from_array_interface(array.ptr(), out);
@@ -105,12 +104,12 @@ bool tensor_from_array_method(PyObject* object, const ImportOptions& options, Te
 /// intentional leak.
 PyObject* refusing_dlpack = nullptr;
 
-bool refuses_dlpack(PyTypeObject* type) { return _PyType_Lookup(type, names::__dlpack__()) == refusing_dlpack; }
+bool refuses_dlpack(PyTypeObject* type) { return type_attribute(type, names::__dlpack__()) == refusing_dlpack; }
 
 /// Imports what an instance of a class derived from crossdock.Exports describes, as its exports do. Returns false for
 /// other objects.
 bool tensor_from_description(PyObject* object, Tensor* out) {
-  if (_PyType_Lookup(Py_TYPE(object), names::__crossdock_array__()) == nullptr) return false;
+  if (type_attribute(Py_TYPE(object), names::__crossdock_array__()) == nullptr) return false;
   const nb::object described = nb::module_::import_("crossdock._exports").attr("described")(nb::handle(object));
   *out = tensor_of(described.ptr());
   return true;
@@ -247,8 +246,7 @@ PyObject* from_dlpack(PyObject* /*module*/, PyObject* const* arguments, Py_ssize
       return new_tensor(std::move(tensor));
     }
     if (!tensor_from_dlpack(arguments[0], dl_device.ptr(), options.copy, &tensor, &copied)) {
-      throw UnsupportedTypeError("an object of type " + std::string(Py_TYPE(arguments[0])->tp_name) +
-                                 " has no __dlpack__");
+      throw UnsupportedTypeError("an object of type " + type_name_of(arguments[0]) + " has no __dlpack__");
     }
     return new_tensor(as_asked(std::move(tensor), target, truth(options.copy), copied));
   });
@@ -316,9 +314,9 @@ std::vector<std::int64_t> shape_in(PyObject* object) {
   if (PyIndex_Check(object) != 0) return {extent_in(object)};
   const nb::object sequence = checked(PySequence_Fast(object, "shape must be an int or a sequence of ints"));
   std::vector<std::int64_t> shape;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.ptr()); ++i) {
-    shape.push_back(extent_in(PySequence_Fast_GET_ITEM(sequence.ptr(), i)));
-  }
+  const Py_ssize_t count = PySequence_Size(sequence.ptr());
+  for (Py_ssize_t i = 0; i < count; ++i)
+    shape.push_back(extent_in(checked(PySequence_GetItem(sequence.ptr(), i)).ptr()));
   return shape;
 }
 
@@ -356,7 +354,7 @@ void tensor_from_any(PyObject* object, const ImportOptions& options, Tensor* out
   fail_for_buffer(object);
   const bool values = PyList_Check(object) != 0 || PyTuple_Check(object) != 0 || PyNumber_Check(object) != 0;
   throw UnsupportedTypeError(
-      "an object of type " + std::string(Py_TYPE(object)->tp_name) + " is not an array: it " +
+      "an object of type " + type_name_of(object) + " is not an array: it " +
       (values ? "has values, but no array memory; make an array first, as in numpy.asarray(x)"
               : "has none of __dlpack__, __dlpack_c_exchange_api__, __arrow_c_array__, __arrow_c_device_array__, "
                 "__arrow_c_stream__, __cuda_array_interface__, __sycl_usm_array_interface__, __array_interface__, "

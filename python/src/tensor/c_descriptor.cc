@@ -1,19 +1,28 @@
 #include "c_descriptor.h"
 
-#include <cstring>
-
 #include "tensor.h"
 
 namespace nb = nanobind;
 
 namespace crossdock::python {
+
+#ifdef Py_LIMITED_API
+
+// The stable ABI shows no descriptor's function.
+
+PyObject* call_method(PyObject* object, PyObject* method) noexcept { return call_method_named(object, method); }
+
+nb::object attribute(PyObject* object, PyObject* name) { return optional_attribute(object, name); }
+
+#else
+
 namespace {
 
 /// Looks `name` up in the object's class. Returns the descriptor if it is of type `kind` and belongs to a type of the
 /// object, else null. No other function reads the fields of a descriptor.
 template <class Descriptor>
 const Descriptor* descriptor_of(PyObject* object, PyObject* name, PyTypeObject& kind) noexcept {
-  PyObject* const found = _PyType_Lookup(Py_TYPE(object), name);
+  PyObject* const found = type_attribute(Py_TYPE(object), name);
   if (found == nullptr || !Py_IS_TYPE(found, &kind)) return nullptr;
   auto* const descriptor = reinterpret_cast<Descriptor*>(found);
   PyTypeObject* const owner = descriptor->d_common.d_type;
@@ -30,7 +39,7 @@ PyObject* call_method(PyObject* object, PyObject* method) noexcept {
     const PyMethodDef& function = *found->d_method;
     if (function.ml_flags == METH_NOARGS) return function.ml_meth(object, nullptr);
   }
-  return PyObject_CallMethodNoArgs(object, method);
+  return call_method_named(object, method);
 }
 
 nb::object attribute(PyObject* object, PyObject* name) {
@@ -41,9 +50,11 @@ nb::object attribute(PyObject* object, PyObject* name) {
   return optional_attribute(object, name);
 }
 
+#endif
+
 PyTypeObject* c_class_of(nb::handle object, const char* name) noexcept {
-  for (PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = type->tp_base) {
-    if (is_c_class(type) && std::strcmp(type->tp_name, name) == 0) return type;
+  for (PyTypeObject* type = Py_TYPE(object.ptr()); type != nullptr; type = base_of(type)) {
+    if (is_immutable(type) && has_name(type, name)) return type;
   }
   return nullptr;
 }

@@ -5,7 +5,7 @@
 /// Fast calls of methods and attributes of C types: without the bound method and the lookups of an ordinary Python
 /// call, which cost as much as torch needs to answer. A descriptor's C function is called only on objects of the type
 /// that the descriptor belongs to, because Python code can put any descriptor into any class. All other cases use
-/// Python's own call.
+/// Python's own call, and so does a module by the stable ABI.
 namespace crossdock::python {
 
 /// Calls `object.method()`. Returns a new reference, or null with the Python error set.
@@ -18,9 +18,5 @@ nanobind::object attribute(PyObject* object, PyObject* name);
 /// null if there is none. Ignores classes made by Python code, whatever their name is, so instances of the returned
 /// class have the layout and the methods of the C extension. Imports nothing.
 PyTypeObject* c_class_of(nanobind::handle object, const char* name) noexcept;
-
-/// Returns true for an immutable class, of a C extension or of Python itself: Python code can't have made it and can't
-/// change it.
-inline bool is_c_class(const PyTypeObject* type) noexcept { return (type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE) != 0; }
 
 }  // namespace crossdock::python

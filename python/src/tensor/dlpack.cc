@@ -130,11 +130,11 @@ bool parse(PyObject* const* arguments, Py_ssize_t positional, PyObject* keywords
 
 /// Reads a tuple of two ints of 32 bits. `what` names it in errors. Throws nb::python_error.
 std::pair<long, long> pair_in(PyObject* object, const char* what) {
-  if (PyTuple_Check(object) == 0 || PyTuple_GET_SIZE(object) != 2) {
+  if (PyTuple_Check(object) == 0 || tuple_size(object) != 2) {
     throw_python(PyExc_TypeError, "%s must be a tuple of two ints", what);
   }
-  const long first = PyLong_AsLong(PyTuple_GET_ITEM(object, 0));
-  const long second = first == -1 && PyErr_Occurred() != nullptr ? 0 : PyLong_AsLong(PyTuple_GET_ITEM(object, 1));
+  const long first = PyLong_AsLong(tuple_item(object, 0));
+  const long second = first == -1 && PyErr_Occurred() != nullptr ? 0 : PyLong_AsLong(tuple_item(object, 1));
   if (PyErr_Occurred() != nullptr) throw nb::python_error();
   if (first != static_cast<std::int32_t>(first) || second != static_cast<std::int32_t>(second)) {
     throw_python(PyExc_ValueError, "%s has a number beyond 32 bits", what);
@@ -251,11 +251,11 @@ Tensor take_capsule(PyObject* capsule, bool* copied) {
 class Lacking {
  public:
   bool knows(PyObject* object) const noexcept {
-    return Py_TYPE(object) == type_ && version_ != 0 && type_->tp_version_tag == version_;
+    return Py_TYPE(object) == type_ && version_ != 0 && version_of(type_) == version_;
   }
   void note(PyObject* object) noexcept {
     type_ = Py_TYPE(object);
-    version_ = type_->tp_version_tag;
+    version_ = version_of(type_);
   }
 
  private:
@@ -311,22 +311,22 @@ void refuse_gradients(PyObject* object) {
 /// quantized, of functorch).
 [[noreturn]] void fail_as_exporter(PyObject* object) {
   if (PyErr_Occurred() == nullptr) {
-    throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+    throw ExportError("an object of type " + type_name_of(object) +
                       " can't be exported by DLPack: its C function failed without an error");
   }
   if (PyErr_ExceptionMatches(PyExc_RuntimeError) == 0) throw nb::python_error();
   const nb::python_error error;
   const nb::object text = checked(PyObject_Str(error.value().ptr()));
-  const char* const utf8 = PyUnicode_AsUTF8(text.ptr());
+  const char* const utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), nullptr);
   if (utf8 == nullptr) throw nb::python_error();
   const std::string_view words(utf8);
-  throw ExportError("an object of type " + std::string(Py_TYPE(object)->tp_name) +
+  throw ExportError("an object of type " + type_name_of(object) +
                     " can't be exported by DLPack: " + std::string(words.substr(0, words.find('\n'))));
 }
 
 /// Returns the object's __dlpack_device__(), or nullopt if it has no such method.
 std::optional<device::Device> device_from(PyObject* object) {
-  PyObject* const pair = PyObject_CallMethodNoArgs(object, names::__dlpack_device__());
+  PyObject* const pair = call_method_named(object, names::__dlpack_device__());
   if (pair == nullptr) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError) == 0) throw nb::python_error();
     PyErr_Clear();
@@ -363,7 +363,7 @@ bool tensor_from_dlpack(PyObject* object, PyObject* dl_device, PyObject* copy, T
     const nb::object keyword_names = checked(PyTuple_New(static_cast<Py_ssize_t>(count)));
     for (std::size_t i = 0; i < count; ++i) {
       Py_INCREF(keywords[first + i]);
-      PyTuple_SET_ITEM(keyword_names.ptr(), static_cast<Py_ssize_t>(i), keywords[first + i]);
+      set_tuple_item(keyword_names.ptr(), static_cast<Py_ssize_t>(i), keywords[first + i]);
     }
     return PyObject_Vectorcall(held.ptr(), arguments + first, 0, count > 0 ? keyword_names.ptr() : nullptr);
   };
@@ -399,7 +399,7 @@ constexpr int kOlderTables = 100;
 
 /// Returns the exchange API of an object's type, in our major version, or null if it has none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
-  PyObject* capsule = _PyType_Lookup(type, names::__dlpack_c_exchange_api__());
+  PyObject* capsule = type_attribute(type, names::__dlpack_c_exchange_api__());
   nb::object held;
   if (capsule == nullptr || PyCapsule_CheckExact(capsule) == 0) {
     // Skips getattr() for classes whose metaclass is plain `type`: it would first make an exception, which is slow.

@@ -86,7 +86,7 @@ class Known {
   /// Returns true if the type is dpnp's array, with a structure that can be read. Throws nb::python_error.
   bool is_array(PyTypeObject* type) {
     if (type == array_type_) return true;
-    if (useless_ || array_type_ != nullptr || std::strcmp(type->tp_name, "dpnp.tensor._usmarray.usm_ndarray") != 0) {
+    if (useless_ || array_type_ != nullptr || !has_name(type, "dpnp.tensor._usmarray.usm_ndarray")) {
       return false;
     }
     useless_ = !look_up(type);
@@ -114,7 +114,7 @@ class Known {
  private:
   bool look_up(PyTypeObject* type) {
     const auto size = static_cast<Py_ssize_t>(sizeof(UsmNdarray));
-    if (!is_c_class(type) || type->tp_basicsize != size || type->tp_itemsize != 0) return false;
+    if (!is_immutable(type) || !has_size(type, size)) return false;
     const nb::object arrays = nb::steal(PyImport_GetModule(nb::str(kArrayModule).ptr()));
     const nb::object memories = nb::steal(PyImport_GetModule(nb::str(kMemoryModule).ptr()));
     if (!arrays.is_valid() || !memories.is_valid()) {
@@ -130,7 +130,7 @@ class Known {
     queue_of_ = reinterpret_cast<QueueOf>(
         c_symbol(memories, "Memory_GetQueueRef", "DPCTLSyclQueueRef (struct Py_MemoryObject *)"));
     const bool is_type = PyType_Check(memory.ptr()) != 0;
-    if (!is_type || !is_c_class(reinterpret_cast<PyTypeObject*>(memory.ptr())) || !writable || !c_contiguous ||
+    if (!is_type || !is_immutable(reinterpret_cast<PyTypeObject*>(memory.ptr())) || !writable || !c_contiguous ||
         !f_contiguous || queue_of_ == nullptr) {
       return false;
     }

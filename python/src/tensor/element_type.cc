@@ -105,8 +105,8 @@ std::vector<std::int64_t> shape_in(nb::handle shape) {
     return extents;
   }
   if (PyTuple_Check(shape.ptr()) == 0) throw InvalidArgumentError("a descr's shape must be an int or a tuple of ints");
-  if (PyTuple_GET_SIZE(shape.ptr()) > array::kMaxTensorDimensions) {
-    throw InvalidArgumentError("a descr's shape has " + std::to_string(PyTuple_GET_SIZE(shape.ptr())) +
+  if (tuple_size(shape.ptr()) > array::kMaxTensorDimensions) {
+    throw InvalidArgumentError("a descr's shape has " + std::to_string(tuple_size(shape.ptr())) +
                                " dimensions; at most " + std::to_string(array::kMaxTensorDimensions) + " are possible");
   }
   for (nb::handle extent : nb::borrow<nb::tuple>(shape)) append(extent);
@@ -137,7 +137,7 @@ array::DescrField field_in(nb::handle item, int depth, DescrBudget* left) {
 std::vector<array::DescrField> fields_in(nb::handle descr, int depth, DescrBudget* left) {
   if (PyList_Check(descr.ptr()) == 0) throw InvalidArgumentError("a descr must be a list");
   if (depth > kMostNesting) throw InvalidArgumentError("a descr is nested too deeply");
-  if (PyList_GET_SIZE(descr.ptr()) > left->fields) throw InvalidArgumentError("a descr has more than 4,096 fields");
+  if (PyList_Size(descr.ptr()) > left->fields) throw InvalidArgumentError("a descr has more than 4,096 fields");
   std::vector<array::DescrField> fields;
   // Copies the list to a tuple, because reading a number may run Python code, which may change the list.
   const nb::object items = checked(PyList_AsTuple(descr.ptr()));
@@ -164,11 +164,11 @@ nb::object numpy_dtype(const PyElementType& self) {
 }  // namespace
 
 bool is_made_from(PyTypeObject* type, const char* name) noexcept {
-  if (type->tp_mro == nullptr) return false;  // the class is being made: its metaclass's mro() is running
-  const Py_ssize_t n = PyTuple_GET_SIZE(type->tp_mro);
+  const nb::object bases = nb::steal(bases_in_order(type));
+  if (!bases.is_valid()) return false;  // the class is being made: its metaclass's mro() is running
+  const Py_ssize_t n = tuple_size(bases.ptr());
   for (Py_ssize_t i = 0; i < n; ++i) {
-    const auto* const base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, i));
-    if (std::strcmp(base->tp_name, name) == 0) return true;
+    if (has_name(reinterpret_cast<PyTypeObject*>(tuple_item(bases.ptr(), i)), name)) return true;
   }
   return false;
 }

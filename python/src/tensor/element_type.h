@@ -15,7 +15,7 @@ nanobind::object element_type_object(const array::ElementType& type);
 /// scalar type, bool, int, float or complex. Throws InvalidArgumentError, UnsupportedTypeError.
 array::ElementType element_type_in(nanobind::handle object);
 
-/// Returns true if `name` is the tp_name of the type or of one of its base classes.
+/// Returns true if has_name() says so of the type or of one of its base classes.
 bool is_made_from(PyTypeObject* type, const char* name) noexcept;
 bool is_numpy_dtype(nanobind::handle object) noexcept;
 

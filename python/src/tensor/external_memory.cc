@@ -26,7 +26,7 @@ struct ExternalMemory::Call final : Deferred {
 
   void run() noexcept override {
     if (!armed || made_in.in_child()) return;  // a forked child has a copy of the bytes, which it must not free
-    PyObject* const result = PyObject_CallOneArg(function_, address_);
+    PyObject* const result = PyObject_CallFunctionObjArgs(function_, address_, nullptr);
     if (result == nullptr) PyErr_WriteUnraisable(function_);
     Py_XDECREF(result);
   }

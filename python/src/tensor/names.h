@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "../python_api.h"
+
 /// Attribute and keyword names for hot calls. They are interned once, so that Python finds them by comparing pointers.
 namespace crossdock::python::names {
 
@@ -68,17 +70,15 @@ int index_of(PyObject* name, PyObject* const (&known)[kCount]) noexcept {
 template <std::size_t kCount>
 bool read_keywords(const char* function, PyObject* const* values, PyObject* keywords, PyObject* const (&known)[kCount],
                    PyObject** const (&slots)[kCount]) noexcept {
-  const Py_ssize_t n = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
+  const Py_ssize_t n = keywords != nullptr ? tuple_size(keywords) : 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
-    const int which = index_of(PyTuple_GET_ITEM(keywords, i), known);
+    const int which = index_of(tuple_item(keywords, i), known);
     if (which < 0) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
-                   PyTuple_GET_ITEM(keywords, i));
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, tuple_item(keywords, i));
       return false;
     }
     if (*slots[which] != nullptr) {
-      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", function,
-                   PyTuple_GET_ITEM(keywords, i));
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", function, tuple_item(keywords, i));
       return false;
     }
     *slots[which] = values[i];

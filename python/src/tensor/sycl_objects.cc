@@ -107,7 +107,7 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
     if (!get_capsule.is_valid()) return std::nullopt;
     capsule = get_capsule();
     if (PyCapsule_CheckExact(capsule.ptr()) == 0) {
-      throw InvalidDataError("_get_capsule() of an object of type " + std::string(Py_TYPE(object.ptr())->tp_name) +
+      throw InvalidDataError("_get_capsule() of an object of type " + type_name_of(object.ptr()) +
                              " didn't return a capsule");
     }
   }
@@ -128,14 +128,14 @@ std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   if (known == nullptr) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object, type)}));
-    if (PyDict_GET_SIZE(of_parts) >= kPartsKept) {
+    if (PyDict_Size(of_parts) >= kPartsKept) {
       PyObject* oldest = nullptr;
       Py_ssize_t position = 0;
       PyDict_Next(of_parts, &position, &oldest, nullptr);
       if (PyDict_DelItem(of_parts, nb::borrow(oldest).ptr()) != 0) throw nb::python_error();
     }
-    known = PyDict_SetDefault(of_parts, object.ptr(), made.ptr());
-    if (known == nullptr) throw nb::python_error();
+    if (PyDict_SetItem(of_parts, object.ptr(), made.ptr()) != 0) throw nb::python_error();
+    known = made.ptr();  // which the dictionary holds
   }
   return *queue_or_null(known);
 }

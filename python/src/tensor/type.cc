@@ -36,7 +36,7 @@ void deallocate(PyObject* self) noexcept {
   Py_CLEAR(object->package);
   object->format.~unique_ptr();
   PyTypeObject* const type = Py_TYPE(self);
-  type->tp_free(self);
+  PyObject_Free(self);
   Py_DECREF(type);
 }
 
@@ -248,11 +248,7 @@ std::optional<std::int64_t> whole_number(nb::handle object) {
 
 nb::object optional_attribute(PyObject* object, PyObject* name) {
   PyObject* found = nullptr;
-#if PY_VERSION_HEX >= 0x030D0000
-  if (PyObject_GetOptionalAttr(object, name, &found) < 0) throw nb::python_error();
-#else
-  if (_PyObject_LookupAttr(object, name, &found) < 0) throw nb::python_error();
-#endif
+  if (!find_attribute(object, name, &found)) throw nb::python_error();
   return nb::steal(found);
 }
 
@@ -267,7 +263,7 @@ PyObject* tuple_of(std::span<const std::int64_t> numbers) noexcept {
       Py_DECREF(tuple);
       return nullptr;
     }
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), number);
+    set_tuple_item(tuple, static_cast<Py_ssize_t>(i), number);
   }
   return tuple;
 }
@@ -278,7 +274,7 @@ void bind_tensor(nb::module_& module) {
   bind_queue(module);
   const nb::object type = checked(PyType_FromSpec(&spec));
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-  Py_INCREF(tensor_type);
+  Py_INCREF(type.ptr());
   nb::setattr(type, "__dlpack_c_exchange_api__", checked(dlpack_exchange_api()));
   def_tensor_method("transpose", transpose, "axes"_a,
                     "Returns the same memory with its dimensions in another order; without axes, in reversed order.");
@@ -300,8 +296,7 @@ void bind_tensor(nb::module_& module) {
   bind_cuda_array(module);
   bind_usm_array(module);
   bind_tensor_arrow(module);
-  tensor_type->tp_flags |= Py_TPFLAGS_IMMUTABLETYPE;
-  PyType_Modified(tensor_type);
+  make_immutable(tensor_type);
 }
 
 }  // namespace crossdock::python

@@ -60,7 +60,7 @@ device::Device device_named(std::string_view filter) {
 Queue of_syclobj(nb::handle object, const void* pointer) {
   if (const auto queue = sycl_queue_in(object, pointer)) return *queue;
   if (PyUnicode_Check(object.ptr()) != 0) return drivers().default_queue(device_named(utf8_of(object)));
-  fail(std::string("its syclobj is of type ") + Py_TYPE(object.ptr())->tp_name +
+  fail("its syclobj is of type " + type_name_of(object.ptr()) +
        "; it must be a filter string, a SyclContext, a SyclQueue, a capsule of either, or an object with "
        "_get_capsule()");
 }
@@ -140,10 +140,10 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
 /// Makes a Tensor of memory that `deleter` frees.
 nb::object adopt(nb::handle desc, nb::handle owner, nb::handle deleter) {
   const nb::object data = PyDict_Check(desc.ptr()) != 0 ? entry(desc, "data") : nb::none();
-  if (PyTuple_Check(data.ptr()) == 0 || PyTuple_GET_SIZE(data.ptr()) == 0) {
+  if (PyTuple_Check(data.ptr()) == 0 || tuple_size(data.ptr()) == 0) {
     fail("a deleter needs the entry \"data\" with the address that it frees");
   }
-  ExternalMemory memory(deleter, PyTuple_GET_ITEM(data.ptr(), 0));
+  ExternalMemory memory(deleter, tuple_item(data.ptr(), 0));
   Tensor tensor = read(desc, owner);
   tensor.owner = memory.owner(std::move(tensor.owner));
   nb::object made = checked(new_tensor(std::move(tensor)));

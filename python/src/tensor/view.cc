@@ -36,9 +36,9 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
   return guarded([&] {
     const array::Tensor& tensor = tensor_of(self);
     const nb::object keys = PyTuple_Check(key) != 0 ? nb::borrow(key) : checked(PyTuple_Pack(1, key));
-    const Py_ssize_t n = PyTuple_GET_SIZE(keys.ptr());
+    const Py_ssize_t n = tuple_size(keys.ptr());
     Py_ssize_t ellipses = 0;
-    for (Py_ssize_t i = 0; i < n; ++i) ellipses += PyTuple_GET_ITEM(keys.ptr(), i) == Py_Ellipsis ? 1 : 0;
+    for (Py_ssize_t i = 0; i < n; ++i) ellipses += tuple_item(keys.ptr(), i) == Py_Ellipsis ? 1 : 0;
     if (ellipses > 1) throw_python(PyExc_IndexError, "an index can only have one ellipsis ('...')");
     if (n - ellipses > tensor.ndim()) {
       throw_python(PyExc_IndexError, "too many indices: %zd for a tensor of %d dimensions", n - ellipses,
@@ -46,7 +46,7 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
     }
     std::vector<array::Slice> slices;
     for (Py_ssize_t i = 0; i < n; ++i) {
-      PyObject* const one = PyTuple_GET_ITEM(keys.ptr(), i);
+      PyObject* const one = tuple_item(keys.ptr(), i);
       if (one == Py_Ellipsis) {
         // Takes all dimensions that the other keys don't use.
         for (Py_ssize_t left = tensor.ndim() - (n - 1); left > 0; --left) {
@@ -63,7 +63,7 @@ PyObject* subscript(PyObject* self, PyObject* key) noexcept {
         throw_python(
             PyExc_TypeError,
             "a tensor can be indexed by integers, slices and '...', not by %s; use an array library for other indices",
-            Py_TYPE(one)->tp_name);
+            type_name_of(one).c_str());
       }
     }
     return derived(self, array::slice(tensor, slices)).release().ptr();

@@ -73,8 +73,9 @@ std::shared_ptr<const CarrierLibrary> CarrierLibrary::get() {
   std::vector<std::string> tried;
   if (auto found = find(&tried)) return found;
   std::string text =
-      "scheme grpc: needs Crossdock's module for Flight and gRPC's library (Debian and Ubuntu: apt-get "
-      "install libgrpc++1.51); tried";
+      "scheme grpc: needs Crossdock's module for Flight, which wheels don't have: build Crossdock from its sources "
+      "where "
+      "gRPC for C++ is (Debian and Ubuntu: apt-get install libgrpc++-dev); and gRPC's library (libgrpc++1.51); tried";
   for (const std::string& line : tried) text += "\n  " + line;
   throw SchemeError(text);
 }

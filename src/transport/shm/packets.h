@@ -79,7 +79,7 @@ struct DeviceRegionPacket {
   std::uint64_t size = 0;
   std::uint64_t offset = 0;  ///< MemoryHandle::offset.
   DeviceName device;
-  std::vector<std::byte> opaque;  ///< MemoryHandle::opaque.
+  std::vector<std::byte> opaque{};  ///< MemoryHandle::opaque.
 };
 
 /// Throws UnsupportedError if the handle is too long for a packet.

@@ -31,7 +31,9 @@ TEST_P(TransportConformance, AnAnnouncedRegionIsTheSameMemory) {
   }
   const std::optional<std::uint64_t> base = server_->announce(1, sent.region);
   ASSERT_TRUE(base);
-  if (GetParam().base) EXPECT_EQ(base, GetParam().base(1, *sent.region));
+  if (GetParam().base) {
+    EXPECT_EQ(base, GetParam().base(1, *sent.region));
+  }
   put(*server_, {true, 1, {}});
   ASSERT_TRUE(take(*client_));
   const auto known = client_->peer_region(*base + sent.offset, kPatienceMs);

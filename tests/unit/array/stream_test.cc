@@ -136,11 +136,11 @@ Stream columns_only(std::vector<RecordBatch> batches, void (*export_as)(std::uni
   Stream out{};
   if constexpr (std::is_same_v<Stream, ArrowDeviceArrayStream>) out.device_type = inner->tables.device_type;
   out.private_data = inner;
-  out.get_schema = [](Stream* self, ArrowSchema* schema) {
+  out.get_schema = [](Stream* self, ArrowSchema* column) {
     ArrowSchema table{};
     Stream* const from = &static_cast<Inner*>(self->private_data)->tables;
     if (const int status = from->get_schema(from, &table)) return status;
-    *schema = *table.children[0];
+    *column = *table.children[0];
     table.children[0]->release = nullptr;
     table.release(&table);
     return 0;

@@ -241,8 +241,12 @@ TEST(ReadQueueProperty, HoldsItsRulesWhateverIsDrawn) {
           const Read& read = reads[i];
           EXPECT_EQ(read.abandoned, 0);
           EXPECT_LE(read.released, read.begun == 1 && read.ends ? 1 : 0);
-          if (i < out || (polled && read.begun == 1 && read.ends && !read.fails)) EXPECT_EQ(read.released, 1);
-          if (i > out) EXPECT_LE(read.begun, reads[i - 1].begun) << "begun before the one before it";
+          if (i < out || (polled && read.begun == 1 && read.ends && !read.fails)) {
+            EXPECT_EQ(read.released, 1);
+          }
+          if (i > out) {
+            EXPECT_LE(read.begun, reads[i - 1].begun) << "begun before the one before it";
+          }
           if (i < out || read.begun == 0) continue;
           begun += bytes[i];
           ++n_begun;

@@ -102,9 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Over, SlowConsumer,
                          ::testing::Values(Row{"shm", Way::kMap}, Row{"shm", Way::kMessage}, Row{"tcp", Way::kMessage},
                                            Row{"ucx", Way::kMessage}, Row{"ucx", Way::kRead},
                                            Row{"fabric", Way::kMessage}, Row{"fabric", Way::kRead}),
-                         [](const auto& info) {
-                           return info.param.scheme + std::string("_") +
-                                  std::string(transport::way_name(info.param.way));
+                         [](const auto& row) {
+                           return row.param.scheme + std::string("_") + std::string(transport::way_name(row.param.way));
                          });
 
 }  // namespace

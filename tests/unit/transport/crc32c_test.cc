@@ -50,7 +50,7 @@ TEST_P(Crc32c, AgreesWithOneBitAtATimeAtAnyLengthAndAlignment) {
   std::vector<std::byte> bytes(40'000);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   const auto check = [&](std::size_t at, std::size_t length) {
-    const std::uint32_t before = random();
+    const auto before = static_cast<std::uint32_t>(random());
     const ByteSpan part = ByteSpan(bytes).subspan(at, length);
     ASSERT_EQ(run(part, before), bit_by_bit(before, part)) << length << " bytes from " << at;
   };
@@ -78,8 +78,8 @@ TEST_P(Crc32c, GoesOnFromPieceToPiece) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, Crc32c, ::testing::ValuesIn(crc32c_methods().begin(), crc32c_methods().end()),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
+                         [](const auto& method) {
+                           std::string name = method.param.name;
                            std::erase_if(name, [](char c) { return c == '.' || c == '-'; });
                            return name;
                          });

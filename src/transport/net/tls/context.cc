@@ -10,6 +10,7 @@
 #include "crossdock/core/error.h"
 #include "errors.h"
 #include "pem.h"
+#include "system_roots.h"
 
 namespace crossdock::transport::net::tls {
 namespace {
@@ -101,6 +102,10 @@ SSL_CTX* make_context(End end, const TlsOptions& options) {
   if (options.roots.empty()) {
     if (::SSL_CTX_set_default_verify_paths(context) != 1) {
       refuse("roots is empty, and the system's roots can't be read: " + take_reasons());
+    }
+    const std::string bundle = system_bundle();
+    if (!bundle.empty() && ::SSL_CTX_load_verify_file(context, bundle.c_str()) != 1) {
+      refuse("roots is empty, and the system's roots in " + bundle + " can't be read: " + take_reasons());
     }
   } else {
     trust(context, options.roots, "TlsOptions::roots", false);

@@ -90,6 +90,28 @@ class Roots {
 
 }  // namespace
 
+std::string system_bundle() {
+#ifdef CROSSDOCK_STATIC_OPENSSL
+  // Each distribution keeps all that it trusts in one file.
+  constexpr const char* kBundles[] = {
+      "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch
+      "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora, RHEL
+      "/etc/pki/tls/certs/ca-bundle.crt",                   // older ones of these
+      "/etc/ssl/ca-bundle.pem",                             // openSUSE
+  };
+  const bool named = ::secure_getenv(::X509_get_default_cert_file_env()) != nullptr ||
+                     ::secure_getenv(::X509_get_default_cert_dir_env()) != nullptr;
+  std::error_code error;
+  if (named || fs::exists(::X509_get_default_cert_file(), error) || fs::exists(::X509_get_default_cert_dir(), error)) {
+    return {};
+  }
+  for (const char* const bundle : kBundles) {
+    if (fs::exists(bundle, error)) return bundle;
+  }
+#endif
+  return {};
+}
+
 std::string system_roots() {
   const std::string file = place(::X509_get_default_cert_file_env(), ::X509_get_default_cert_file());
   const std::string directories = place(::X509_get_default_cert_dir_env(), ::X509_get_default_cert_dir());
@@ -100,6 +122,7 @@ std::string system_roots() {
     if (end > begin) roots.add_directory(directories.substr(begin, end - begin));
     begin = end + 1;
   }
+  if (const std::string bundle = system_bundle(); roots.text().empty() && !bundle.empty()) roots.add_file(bundle);
   if (roots.text().empty()) {
     throw InvalidArgumentError("this system has no trusted issuers: there is no certificate in the file '" + file +
                                "' (" + ::X509_get_default_cert_file_env() + ") and in the directory '" + directories +
