@@ -83,7 +83,7 @@ def test_without_a_terminal_it_prints_one_snapshot():
     lines = out.splitlines()
     assert lines[0].startswith(f"server    {server.uri}, up ")
     assert lines[0].endswith(f"process {os.getpid()}")
-    assert lines[1] == "now      0 B/s, 0 batches/s, 0 rows/s, 0 streams/s"
+    assert lines[1] == "now       0 B/s, 0 batches/s, 0 rows/s, 0 streams/s"
     assert re.fullmatch(r"held     7.8 KiB in [12] buffers, the oldest for [0-9.]+ s", lines[3]), lines[3]
     (ours,) = [line for line in lines if line.startswith(f"process {os.getpid()} ")]
     assert "(flights)" in ours  # it has read it to its end, and holds it
