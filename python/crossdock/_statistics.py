@@ -1,4 +1,4 @@
-"""Statistics of a table's batches, as a server sends them (docs/protocol.md), and what follows from them."""
+"""Statistics of a table's batches, as a server sends them (docs/reference/protocol.md), and what follows from them."""
 
 from __future__ import annotations
 

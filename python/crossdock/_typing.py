@@ -164,7 +164,7 @@ class PointerAttributes(TypedDict):
     allocation: tuple[int, int] | None
 
 
-# The output of `crossdock inspect --json`, as described in docs/cli.md.
+# The output of `crossdock inspect --json`, as described in docs/reference/cli.md.
 class FieldAbout(TypedDict):
     path: str
     depth: int

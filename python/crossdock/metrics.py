@@ -21,7 +21,7 @@ class Metrics:
     """Answers HTTP requests about a server or a relay, on a thread of its own:
 
     - `/metrics`: its statistics, as OpenMetrics or as Prometheus's older text, whichever the client prefers.
-      docs/operations.md lists them;
+      docs/how-to/operations.md lists them;
     - `/healthz`: 200 while the server isn't closed;
     - `/readyz`: 200 while it is ready for requests, else 503 with the reason.
 

@@ -8,7 +8,7 @@ A package can let its users choose where its work runs in five ways, after "Offl
 4. All packages ask one manager: `current()`, `current_queue()`, `set_global_queue()`.
 5. An object holds the queue, and its methods run there: `Offloaded`.
 
-`docs/offload.md` says which way suits which package, and how the ways work together.
+`docs/how-to/offload.md` says which way suits which package, and how the ways work together.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ std::vector<Column> columns_of(const PublishedTable& table, const Chosen& chosen
   return columns;
 }
 
-/// Makes the table of statistics (docs/protocol.md, "Statistics"): one row for each batch.
+/// Makes the table of statistics (docs/reference/protocol.md, "Statistics"): one row for each batch.
 class StatisticsTask final : public TableTask {
  public:
   StatisticsTask(std::shared_ptr<const PublishedTable> table, Chosen chosen)

@@ -16,8 +16,9 @@
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
 
-/// Connections of equals that carry whole messages of buffers: docs/protocol-peers.md. Within a machine a large frame
-/// goes by address: memory of a pool is lent, and other memory is copied once into a pool. Over tcp frames go by value.
+/// Connections of equals that carry whole messages of buffers: docs/reference/protocol-peers.md. Within a machine a
+/// large frame goes by address: memory of a pool is lent, and other memory is copied once into a pool. Over tcp frames
+/// go by value.
 namespace crossdock::peers {
 
 class Link;

@@ -241,7 +241,7 @@ class CROSSDOCK_EXPORT Client {
   /// and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
-  /// Requests the statistics of a table: a table with one row for each of its batches, as docs/protocol.md,
+  /// Requests the statistics of a table: a table with one row for each of its batches, as docs/reference/protocol.md,
   /// "Statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't exist,
   /// and of those whose type has no statistics. They are the server's word: a client that doesn't trust it checks the
   /// data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a table),

@@ -16,7 +16,7 @@ class Finding:
     """A rule that an export breaks, or other information about the export."""
 
     protocol: str
-    """By its name in docs/check.md: `dlpack`, `arrow-stream`, ..."""
+    """By its name in docs/how-to/check.md: `dlpack`, `arrow-stream`, ..."""
     rule: str
     """A stable name: `dlpack-capsule-name`, ..."""
     severity: Severity
@@ -24,7 +24,7 @@ class Finding:
     section: str
     """The section of the specification that says so."""
     wants: str
-    """What the rule asks for, as docs/check.md lists it."""
+    """What the rule asks for, as docs/how-to/check.md lists it."""
     message: str
     """What was found."""
 
