@@ -23,7 +23,7 @@ START = "README.md"
 # Code in a text that begins like this is a file of this tree; `*` stands for any name.
 OF_THE_TREE = re.compile(r"(docs|src|include|tests|python|bench|examples|tools|cmake)/[\w./*-]*$")
 
-FENCE = re.compile(r"^```(\w*)$")
+FENCE = re.compile(r"^```(\w*|\{[\w-]+\}.*)$")
 LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
 DEV = re.compile(r"(?:^|\s)\./dev ([a-z]\w*)")
