@@ -78,6 +78,8 @@ def _add(out: list[str], lines: list[str]) -> None:
     if not any(lines):
         return
     last = next((line for line in reversed(out) if line and not line.startswith(" ")), "")
+    while not lines[0]:
+        lines = lines[1:]
     if out and out[-1] and not (lines[0].startswith(":param") and last.startswith(":param")):
         out.append("")
     out += lines

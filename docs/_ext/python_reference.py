@@ -46,7 +46,7 @@ class Writer:
 
     def entry(self, name: str) -> Iterator[str]:
         thing = reference.thing_of(name)
-        if isinstance(thing, type) and thing.__name__ != name.rpartition(".")[2]:  # serve is Server
+        if reference.is_alias(name):
             yield f".. py:function:: {name}{reference.signature(name)}"
             yield from ("", f"   Makes a :py:class:`crossdock.{thing.__name__}`, which describes the parameters.", "")
             return
@@ -65,7 +65,10 @@ class Writer:
         if node is not None and type(node).__name__ == "AsyncFunctionDef":
             yield "   :async:"
         type_ = reference.type_of(name)
-        if type_ is not None:
+        value = reference.value_of(name) if kind == "data" else None
+        if value is not None:
+            yield f"   :value: {value}"
+        elif type_ is not None:
             yield f"   :type: {type_}"
         yield ""
         text = reference.docstring(name)

@@ -92,13 +92,15 @@ def _definitions(path: Path) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef
 
     def collect(body: list[ast.stmt], prefix: str) -> None:
         for node, behind in zip(body, [*body[1:], None], strict=True):
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
             if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 found[prefix + node.name] = node
             if isinstance(node, ast.ClassDef):
                 collect(node.body, f"{prefix}{node.name}.")
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 found[prefix + node.target.id] = node
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name) and node.value is not None:
+                found[f"{prefix}{target.id}.="] = node.value
             if isinstance(target, ast.Name) and isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
                 found[f"{prefix}{target.id}.__doc__"] = inspect.cleandoc(str(behind.value.value))
 
@@ -120,7 +122,15 @@ def _source(entry: str) -> tuple[Path, str] | None:
             if name in vars(base):
                 place = _of_object(base)
                 return None if place is None else (place[0], f"{place[1]}.{name}")
-    return _of_object(thing) or (_file(owner), name)
+    return _of_object(thing) or _imported(_file(owner), name)
+
+
+def _imported(path: Path, name: str) -> tuple[Path, str]:
+    """The file that defines a name of a module: another one, if the module imports it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and any(alias.name == name for alias in node.names):
+            return _imported(_file(node.module), name)
+    return path, name
 
 
 def _of_object(thing: Any) -> tuple[Path, str] | None:
@@ -184,6 +194,13 @@ def signature(entry: str) -> str:
     return re.sub(r"(?<=[\w\])'])=", " = ", f"({ast.unparse(copy.args)})") + result
 
 
+def value_of(entry: str) -> str | None:
+    """The value of a name that stands for a type, as the source has it."""
+    place = _source(entry)
+    node = None if place is None else _definitions(place[0]).get(f"{place[1]}.=")
+    return None if node is None else ast.unparse(node)
+
+
 def type_of(entry: str) -> str | None:
     """The type of a property, an attribute or a name, as the source has it."""
     node = _node(entry)
@@ -202,17 +219,19 @@ def docstring(entry: str) -> str:
     if isinstance(behind, str):
         return behind
     thing = thing_of(entry)
+    if kind_of(entry) == "data":
+        return ""
     if not isinstance(thing, type):
-        return "" if isinstance(thing, (str, int, float, tuple)) else text_of(thing)
-    constructor = found.get(f"{place[1]}.__init__") if place and entry not in MADE_BY_THE_PACKAGE else None
-    of_constructor = ast.get_docstring(constructor) if isinstance(constructor, ast.FunctionDef) else None
-    return "\n\n".join(filter(None, [text_of(thing), of_constructor]))
+        text = text_of(thing)
+        return "" if text.startswith("Alias for field number") else text  # a named tuple's own words
+    constructor = vars(thing).get("__init__") if callable_of(entry) is not None else None
+    return "\n\n".join(filter(None, [text_of(thing), "" if constructor is None else text_of(constructor)]))
 
 
 def members(entry: str) -> Iterator[str]:
     """Yields the full names of the public members of a class, of private bases too, in the order of the source."""
     kind = thing_of(entry)
-    if not isinstance(kind, type) or issubclass(kind, BaseException):
+    if not isinstance(kind, type) or issubclass(kind, BaseException) or is_alias(entry):
         return
     seen = set()
     for base in kind.__mro__:
@@ -222,6 +241,12 @@ def members(entry: str) -> Iterator[str]:
             if not name.startswith("_") and name not in seen and hasattr(kind, name):
                 seen.add(name)
                 yield f"{entry}.{name}"
+
+
+def is_alias(entry: str) -> bool:
+    """Whether an entry is another name of a class: `serve` is `Server`."""
+    thing = thing_of(entry)
+    return isinstance(thing, type) and thing.__name__ != entry.rpartition(".")[2] and thing.__name__ != "PeerFrame"
 
 
 def kind_of(entry: str) -> str:

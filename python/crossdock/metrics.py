@@ -66,7 +66,11 @@ class Metrics:
         return f"http://{self._http.address}/metrics"
 
     def set_ready(self, ready: bool, why: str = "") -> None:
-        """Says what `/readyz` answers from now on. why: the reason for which the server isn't ready, as "draining"."""
+        """Says what `/readyz` answers from now on.
+
+        ready: whether it answers 200, or 503.
+        why: the reason for which the server isn't ready, as "draining".
+        """
         self._not_ready = "" if ready else why or "not ready"
 
     def close(self) -> None:

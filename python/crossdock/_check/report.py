@@ -9,6 +9,7 @@ from typing import Any, Literal
 from crossdock._text import shown
 
 Severity = Literal["error", "warning", "note"]
+"""How grave a finding is; see `Finding.severity`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Report:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
+        """The findings of the severity `error`."""
         return tuple(one for one in self._findings if one.severity == "error")
 
     def __iter__(self) -> Iterator[Finding]:
