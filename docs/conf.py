@@ -11,11 +11,16 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 project = "Crossdock"
 copyright = "the Crossdock authors. Apache License 2.0"
-extensions = ["myst_parser", "contents", "command_reference", "python_reference", "cpp_reference"]
+extensions = [
+    "myst_parser",
+    "contents",
+    "pictures",
+    "notebook_pages",
+    "command_reference",
+    "python_reference",
+    "cpp_reference",
+]
 exclude_patterns = ["_ext"]
-nitpicky = False  # Annotations name types of other packages, whose pages the build must not need.
-# `type` in an annotation is Python's, and no property of that name in the reference.
-suppress_warnings = ["ref.python"]
 
 myst_heading_anchors = 4  # by GitHub's rule, so that links to headings work there and here
 

@@ -7,11 +7,14 @@ crossdock.Server
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator
 from typing import Any
 
 import reference
 from docstrings import as_rst
+from docutils import nodes
+from sphinx import addnodes
 
 # Variables in docstrings, and the classes that they stand for.
 VARIABLES = {
@@ -47,7 +50,7 @@ class Writer:
     def entry(self, name: str) -> Iterator[str]:
         thing = reference.thing_of(name)
         if reference.is_alias(name):
-            yield f".. py:function:: {name}{reference.signature(name)}"
+            yield f".. py:function:: {name}(...)"
             yield from ("", f"   Makes a :py:class:`crossdock.{thing.__name__}`, which describes the parameters.", "")
             return
         yield from self.described(name, name)
@@ -77,6 +80,13 @@ class Writer:
         yield ""
 
 
+def unlink_builtins(_app: Any, doctree: nodes.document) -> None:
+    """Takes the links from Python's own types in signatures: `str` is no property of that name in the reference."""
+    for reference_ in list(doctree.findall(addnodes.pending_xref)):
+        if reference_.get("refdomain") == "py" and hasattr(builtins, reference_.get("reftarget", "")):
+            reference_.replace_self(reference_.children)
+
+
 def setup(app: Any) -> dict[str, Any]:
     writer = Writer()
 
@@ -84,4 +94,5 @@ def setup(app: Any) -> dict[str, Any]:
         source[0] = reference.BLOCK.sub(lambda match: writer.block(match[1].split()), source[0])
 
     app.connect("source-read", fill)
+    app.connect("doctree-read", unlink_builtins)
     return {"parallel_read_safe": True}

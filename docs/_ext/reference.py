@@ -181,7 +181,7 @@ def parameters(entry: str) -> list[str]:
 
 
 def signature(entry: str) -> str:
-    """The parameters and the type of the result, as the source has them; empty for what has none."""
+    """The parameters and the type of the result, as the source has them, without the name of the native module."""
     node = callable_of(entry)
     if node is None:
         return ""
@@ -191,7 +191,7 @@ def signature(entry: str) -> str:
     if first and first[0].arg in ("self", "cls"):
         del first[0]
     result = "" if copy.returns is None or copy.name in ("__init__", "__new__") else f" -> {ast.unparse(copy.returns)}"
-    return re.sub(r"(?<=[\w\])'])=", " = ", f"({ast.unparse(copy.args)})") + result
+    return (re.sub(r"(?<=[\w\])'])=", " = ", f"({ast.unparse(copy.args)})") + result).replace("_native.", "")
 
 
 def value_of(entry: str) -> str | None:

@@ -157,8 +157,8 @@ class Offloaded:
         return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
-        """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches: without a copy if it already
-        does."""
+        """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches: without a copy where it
+        already is in such memory."""
         return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:

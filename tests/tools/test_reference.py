@@ -55,7 +55,7 @@ def left(entry: str, parameters: list[str], every: set[str]) -> list[str]:
 
 
 def what_lacks(entry: str, every: set[str]) -> list[str]:
-    # A field of a named tuple, or an option that is also a property, has its own entry. pytest gives fixtures `request`.
+    # An option that is also a property has an entry of its own. pytest gives fixtures `request`.
     lacks = left(entry, reference.parameters(entry), every)
     return [name for name in lacks if f"{entry}.{name}" not in every and name != "request"]
 
