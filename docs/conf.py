@@ -7,7 +7,8 @@ pages, the reference, notebooks.
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "tools")]
 
 project = "Crossdock"
 copyright = "the Crossdock authors. Apache License 2.0"

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from myst_parser.parsers.sphinx_ import MystParser
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-
 from notebooks import as_markdown
 
 

@@ -1,18 +1,13 @@
 """The reference of the Python package is whole: every public name has an entry with a text, and every parameter is
-described. docs/_ext/ makes the site's pages of the same texts.
+described. The site is made of the same texts.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
-
-import docstrings  # noqa: E402
-import reference  # noqa: E402
+import docstrings
+import reference
 
 # Names of another package's interface, whose texts are there.
 OF_OTHERS = ("crossdock.dask.NannyPlugin.", "crossdock.dask.WorkerPlugin.")

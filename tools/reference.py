@@ -21,7 +21,7 @@ from docstrings import text_of
 
 from crossdock import _native
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "crossdock"
 PAGES = ROOT / "docs" / "reference" / "api"
 BLOCK = re.compile(r"^```\{python-entries\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
