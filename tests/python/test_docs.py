@@ -58,12 +58,13 @@ def test_the_page_on_tensors():
     assert str(names["here"]) == str(names["weights"])
 
 
-def test_the_page_on_python(tmp_path, monkeypatch):
+def test_the_pages_on_python(tmp_path, monkeypatch):
     """Every block, one after the other."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     try:
-        for block in blocks("python", "docs/how-to/python.md"):
+        pages = ("python", "python-memory", "python-peers", "python-errors")
+        for block in [block for page in pages for block in blocks("python", f"docs/how-to/{page}.md")]:
             if "torch.cuda" not in block:  # what that block says, tests/on_a_gpu show
                 exec(block, names)
         server = names["server"]
@@ -83,14 +84,6 @@ def test_the_page_on_python(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "how-to" / "python.md").read_text()
     for key in (*stats, *stats["sources"][0], *(key for consumer in stats["consumers"] for key in consumer)):
         assert f"`{key}`" in page, key
-
-
-def test_the_page_on_python_names_every_class():
-    by_class = (ROOT / "docs" / "how-to" / "python.md").read_text().partition("## By class")[2]
-    for name in xd.__all__:
-        thing = getattr(xd, name)
-        if isinstance(thing, type) and not issubclass(thing, BaseException):
-            assert f"`{name}`" in by_class, name
 
 
 def offload_blocks() -> tuple[str, str, list[str]]:
