@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,15 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from tests.pages import DOCS, ROOT, blocks, closed, local
 
 import crossdock as xd
-
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-
-
-def blocks(language: str, page: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
 def test_the_first_page(capsys):
@@ -154,3 +149,105 @@ def test_the_configuration_for_kubernetes_is_yaml():
     uri = pod["spec"]["containers"][0]["args"][3]
     assert {f"shm:{folder}/tables.sock" for folder in folders} == {uri}
     assert pod["spec"]["volumes"] == [{"name": "crossdock", "emptyDir": {}}]
+
+
+def test_the_page_on_relays(tmp_path, capsys):
+    (relay,) = blocks("python", "how-to/relay.md")
+    with xd.serve({"forecast": pa.table({"x": [1]})}, "tcp:") as server:
+        names: dict[str, Any] = {"xd": xd}
+        at = f"shm:{tmp_path}/relay.sock"
+        exec(local(relay, tcp=server.uri).replace("shm:weather", at), names)
+    assert capsys.readouterr().out.strip() == at
+
+
+def test_the_page_on_containers(tmp_path):
+    (block,) = blocks("python", "how-to/containers.md")
+    names: dict[str, Any] = {"xd": xd, "tables": {"t": pa.table({"x": [1]})}}
+    exec(block.replace("/run/crossdock", str(tmp_path)), names)
+    assert pa.table(names["client"].get("t")).num_rows == 1
+    closed(names)
+
+
+@pytest.mark.parametrize("page", ["dask", "multiprocessing"])
+def test_the_pages_on_worker_processes(page, script):
+    if page == "dask":
+        pytest.importorskip("distributed")
+    (block,) = blocks("python", f"how-to/{page}.md")
+    assert script(block).finish() == ""
+
+
+# Pages whose code other tests run.
+RUN_BY = {
+    "how-to/flight.md": "tests/interop/test_flight_page.py",
+    "how-to/arrays.md": "tests/python/test_docs.py",
+    "how-to/check.md": "tests/check/test_check.py",
+    "how-to/cpp.md": "tests/python/test_docs.py",
+    "how-to/offload.md": "tests/python/test_docs.py",
+    "how-to/python.md": "tests/python/test_docs.py",
+    "how-to/python-memory.md": "tests/python/test_docs.py",
+    "how-to/python-peers.md": "tests/python/test_docs.py",
+    "how-to/ray.md": "tests/python/test_ray.py",
+    "how-to/tensors.md": "tests/python/test_docs.py",
+}
+
+
+def test_every_page_with_code_is_run():
+    code = re.compile(r"^```(python|cpp|c|cmake|rust|go)$", re.MULTILINE)
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.glob("**/*.md") if code.search(path.read_text())}
+    here = Path(__file__).read_text()
+    parametrized = {"how-to/dask.md", "how-to/multiprocessing.md"}
+    for page in pages - parametrized:
+        text = (ROOT / RUN_BY[page]).read_text() if page in RUN_BY else here.partition("RUN_BY = ")[0]
+        assert f'"{page}"' in text or Path(page).name in text or f'"{Path(page).stem}"' in text, page
+
+
+# ---- commands and configurations -----------------------------------------------------------------------------------
+
+
+def command_lines() -> list[str]:
+    """The lines of all pages that call the command, without those that show its forms (`[--json]`)."""
+    pages = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+    texts = [block for page in pages for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)]
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("crossdock ")]
+    return [line for line in lines if not re.search(r"\[-|\[\w+ |\.\.\.", line) and "USER" not in line]
+
+
+@pytest.mark.parametrize("line", sorted(set(command_lines())))
+def test_a_command_of_a_page_is_one(line):
+    import typer
+
+    from crossdock.cli import app
+
+    words = shlex.split(line, comments=True)
+    end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&")), len(words))
+    top = typer.main.get_command(app)
+    context = top.make_context("crossdock", [], resilient_parsing=True)
+    name, *arguments = words[1:end]
+    command = top.get_command(context, name)  # type: ignore[attr-defined]
+    assert command is not None, f"there is no command {name}"
+    wrong_usage = typer.BadParameter.__bases__[0]
+    try:
+        command.make_context(name, arguments, parent=context)
+    except wrong_usage as error:
+        if "does not exist" not in str(error):  # a file that isn't here
+            raise
+
+
+def test_there_are_commands_in_the_pages():
+    assert len(command_lines()) > 20
+
+
+def test_the_configuration_of_the_page_on_operations(tmp_path):
+    (block,) = blocks("toml", "how-to/operations.md")
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    block = block.replace('"ada"', f'"{user}"').replace("/run/crossdock", str(tmp_path))
+    (tmp_path / "crossdock.toml").write_text(block)
+    (tmp_path / "token").write_text("a secret of the test's, long enough")
+    (tmp_path / "token").chmod(0o600)
+    table = pa.table({"x": [1]})
+    xd.write(table, tmp_path / "flights.arrow")
+    xd.write(table, tmp_path / "planes.arrow")
+    pa.parquet.write_table(table, tmp_path / "weather.parquet")
+    command = [sys.executable, "-m", "crossdock", "serve", "--config", "crossdock.toml", "--check"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
