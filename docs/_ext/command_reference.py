@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 BLOCK = re.compile(r"^```\{command-help\}\n```$", re.MULTILINE)
-COLUMNS = 100
+COLUMNS = 84  # as wide as a page shows it
 
 
 def _parts() -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Makes the tree of pages from the links of the index pages, which read as lists on GitHub, too; and has links to files
-outside of docs/ lead to the repository.
+"""Makes the tree of pages from the links of the index pages, which read as lists on GitHub, too; has links to files
+outside of docs/ lead to the repository; and shows the title of a page in place of the name of its file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PAGE = re.compile(r"\]\(([\w./-]+)\.(?:md|ipynb)\)")
 LINK = re.compile(r"\[([^][]*(?:\[[^][]*\][^][]*)*)\]\((\.\.?/[^)\s#]+)(#[^)\s]*)?\)")
+NAME = re.compile(r"\[([\w-]+\.md)\]\(((?:[\w./-]*/)?\1(?:#[\w-]+)?)\)")
 # Folders whose index lists no pages: all are shown, in the order of their names.
 WHOLE = ("decisions",)
 
@@ -41,12 +42,17 @@ def lead_out(repository: str | None, docname: str, text: str) -> str:
     return LINK.sub(replaced, text)
 
 
+def show_titles(text: str) -> str:
+    """Leaves out a link's text that is the name of the page's file: MyST then writes the title of what it leads to."""
+    return NAME.sub(r"[](\2)", text)
+
+
 def setup(app: Any) -> dict[str, Any]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     repository = project.get("urls", {}).get("Source")
 
     def links(_app: Any, docname: str, source: list[str]) -> None:
-        source[0] = lead_out(repository, docname, source[0])
+        source[0] = show_titles(lead_out(repository, docname, source[0]))
 
     app.connect("source-read", links)
     app.connect("source-read", add_toctree)

@@ -85,6 +85,12 @@ def test_the_page_on_libraries():
         names["server"].close()
 
 
+@pytest.mark.parametrize("page", sorted((DOCS / "reference" / "api").glob("*.md")), ids=lambda path: path.stem)
+def test_the_examples_of_the_reference(page):
+    for block in blocks("python", f"reference/api/{page.name}"):
+        exec(block, {"__name__": "example"})
+
+
 def _there(package: str) -> bool:
     import importlib.util
 
@@ -196,6 +202,7 @@ def test_every_page_with_code_is_run():
     pages = {str(path.relative_to(DOCS)) for path in DOCS.glob("**/*.md") if code.search(path.read_text())}
     here = Path(__file__).read_text()
     parametrized = {"how-to/dask.md", "how-to/multiprocessing.md"}
+    parametrized |= {page for page in pages if page.startswith("reference/api/")}
     for page in pages - parametrized:
         text = (ROOT / RUN_BY[page]).read_text() if page in RUN_BY else here.partition("RUN_BY = ")[0]
         assert f'"{page}"' in text or Path(page).name in text or f'"{Path(page).stem}"' in text, page
