@@ -84,19 +84,28 @@ class Headers:
         ]
 
     def declared(self, header: str) -> Iterator[tuple[int, str, str]]:
-        """Yields the line, the kind and the name of each thing that a header declares outside of classes."""
+        """Yields the line, the kind and the name of each thing that a header declares outside of classes.
+
+        One without a text is an error, unless its definition says all, or Arrow's and DLPack's specifications do.
+        """
+        for line, kind, name, text in self._found(header):
+            if not text and kind not in ("typedef", "define") and not header.endswith("_abi.h"):
+                raise ExtensionError(f"include/{header}:{line}: {name} has no comment that says what it is")
+            yield line, kind, name
+
+    def _found(self, header: str) -> Iterator[tuple[int, str, str, str]]:
         names = {_text(compound, "compoundname") for compound in self.compounds if compound.get("kind") in DIRECTIVES}
         for compound in self.compounds:
             kind, name = compound.get("kind", ""), _text(compound, "compoundname")
             if kind in DIRECTIVES:
                 if name.rpartition("::")[0] not in names and _place(compound)[0] == header:
-                    yield _place(compound)[1], kind, name
+                    yield _place(compound)[1], kind, name, _said(compound)
             elif kind in ("namespace", "file"):
                 for member in compound.iterfind("sectiondef/memberdef"):
                     name = member.findtext("qualifiedname") or _text(member, "name")
                     if _place(member)[0] == header and name not in names:  # C's `typedef struct X {} X` is one name
                         arguments = _text(member, "argsstring") if member.get("kind") == "function" else ""
-                        yield _place(member)[1], member.get("kind", ""), name + arguments
+                        yield _place(member)[1], member.get("kind", ""), name + arguments, _said(member)
 
     def page(self, folder: str) -> str:
         """Returns the Markdown of the headers of a folder."""
@@ -114,6 +123,11 @@ class Headers:
 
 def _text(element: Element, tag: str) -> str:
     return element.findtext(tag) or ""
+
+
+def _said(element: Element) -> str:
+    parts = [element.find("briefdescription"), element.find("detaileddescription")]
+    return "".join(text for part in parts if part is not None for text in part.itertext()).strip()
 
 
 def _place(element: Element) -> tuple[str, int]:

@@ -11,6 +11,7 @@ namespace crossdock::device {
 
 class Region;
 
+/// Limits of a Pool.
 struct PoolOptions {
   /// The most bytes that the pool may have, used and idle. 0: no limit.
   std::uint64_t limit = 0;

@@ -18,6 +18,7 @@
 
 namespace crossdock::session {
 
+/// Options of a Server.
 struct ServerOptions {
   /// Where to listen: one or more addresses. "shm:flights" is a name that belongs to this user, "shm:" picks a name,
   /// "shm:/run/x.sock" is a path (docs/reference/protocol-shm.md has the rules). "tcp:" picks a port of the loopback
@@ -60,6 +61,7 @@ struct ServerOptions {
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
+/// Options of Server::publish().
 struct PublishOptions {
   /// Replaces the source that is published under this name, if there is one, in one atomic step.
   bool replace = false;
