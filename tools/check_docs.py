@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the Markdown pages against the tree: there is nothing to build, they are read as they are.
+"""Checks the pages as they are, without building the site: links, code blocks, names of files and commands, tables.
 
     tools/check_docs.py [--root FOLDER]
 
 Prints `page:line: what is wrong` for each link that leads nowhere (pages and their headings), code block that isn't
-closed or isn't Python where it says so, file of this tree that isn't there, and `./dev` command that doesn't exist; and
-`page: ...` for a page that no other one leads to. Exits with 1 where there is any. That the README's examples run is
-seen by tests/python/test_docs.py.
+closed or isn't Python where it says so, file of this tree that isn't there, `./dev` command that doesn't exist, and
+cell of a table that is too long to be read; and `page: ...` for a page that no other one leads to. Notebooks are pages,
+too. Exits with 1 where there is any. That the examples run is seen by tests/python/test_docs.py.
 """
 
 import ast
@@ -17,15 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checking import main
+from notebooks import as_markdown
 
 # Where somebody begins to read. Whoever is led to a folder is led to the pages in it.
 START = "README.md"
 # Code in a text that begins like this is a file of this tree; `*` stands for any name.
 OF_THE_TREE = re.compile(r"(docs|src|include|tests|python|bench|examples|tools|cmake)/[\w./*-]*$")
 
-FENCE = re.compile(r"^```(\w*)$")
+FENCE = re.compile(r"^```(\w*|\{[\w-]+\}.*)$")
 LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")
+CELL = re.compile(r"(?<!\\)\|")
+MOST_IN_A_CELL = 150  # as they are shown: without the targets of links
 DEV = re.compile(r"(?:^|\s)\./dev ([a-z]\w*)")
 
 
@@ -39,7 +42,8 @@ class Page:
         self.blocks: list[tuple[int, str, str]] = []
         self.open_since = 0
         language, block = "", ""
-        for number, line in enumerate(path.read_text().splitlines(), 1):
+        text = path.read_text()
+        for number, line in enumerate((as_markdown(text) if path.suffix == ".ipynb" else text).splitlines(), 1):
             fence = FENCE.match(line)
             if fence and not self.open_since:
                 self.open_since, language, block = number, fence[1], ""
@@ -62,7 +66,7 @@ class Page:
 class Checker:
     def __init__(self, root: Path) -> None:
         self.root = root
-        paths = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")])
+        paths = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("docs/**/*.ipynb")])
         self.pages = {path.resolve(): Page(root, path) for path in paths}
         self.checked = len(self.pages)
         dev = root / "dev"
@@ -88,6 +92,11 @@ class Checker:
             if OF_THE_TREE.match(code) and not any(self.root.glob(code)):
                 yield page.line_of(match), f"{code} isn't there"
             yield from ((page.line_of(match), what) for what in self.of_commands(code))
+        for number, line in enumerate(page.prose.splitlines(), 1):
+            for cell in CELL.split(line)[1:-1] if line.startswith("|") else ():
+                length = len(LINK.sub(lambda match: match[0][1 : match[0].index("](")], cell.strip()))
+                if length > MOST_IN_A_CELL:
+                    yield number, f"a cell of {length} characters, of which at most {MOST_IN_A_CELL} can be read well"
         for start, language, block in page.blocks:
             if language == "python":
                 try:

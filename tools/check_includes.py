@@ -4,7 +4,7 @@
     tools/check_includes.py [--root FOLDER]
 
 Prints `file:line: what is wrong` for each include that a layer may not have, and exits with 1 where there is any. The
-table is the one of docs/architecture.md; a new layer, driver, transport or library is entered in both.
+table is the one of docs/explanation/architecture.md; a new layer, driver, transport or library is entered in both.
 
 A header is public (include/crossdock/<layer>/x.h, installed), for other layers (src/<layer>/x.h), or private to its
 layer (in a folder under src/<layer>/).

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that code and documents use the words of docs/glossary.md: those of this field, and one for each thing.
+"""Checks that code and documents use the words of docs/reference/glossary.md: the field's, one for each thing.
 
 Prints `file:line: what is wrong` for each word that has a better one, and exits with 1 if there is any. A name that is
 replaced throughout the project gets an entry here, so that it doesn't come back.
@@ -48,7 +48,7 @@ WORDS = {
     r"(let|lets|letting) go|let_go\w*|letting_go": "release",
 }
 # The history of names, and texts that aren't ours.
-EXEMPT = ("docs/glossary.md", "tools/check_names.py", "tests/tools/test_check_names.py", "tests/fuzz/corpus/")
+EXEMPT = ("docs/reference/glossary.md", "tools/check_names.py", "tests/tools/test_check_names.py", "tests/fuzz/corpus/")
 
 _ANY = re.compile("|".join(rf"(?P<w{i}>(?<!\w)(?:{word})(?:(?<=\()|(?!\w)))" for i, word in enumerate(WORDS)))
 _INSTEAD = list(WORDS.values())
@@ -59,7 +59,7 @@ def findings(path: str, text: str) -> Iterator[str]:
     for number, line in [(1, path), *enumerate(text.splitlines(), 1)]:
         for match in _ANY.finditer(line):
             instead = _INSTEAD[int((match.lastgroup or "w0")[1:])]
-            yield f'{path}:{number}: "{match[0]}": say {instead} (docs/glossary.md)'
+            yield f'{path}:{number}: "{match[0]}": say {instead} (docs/reference/glossary.md)'
 
 
 class Checker:

@@ -135,5 +135,5 @@ def main(where: str = "sycl:cpu") -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:2])
     print(
-        "\nNext: docs/offload.md, the guide for authors; `. .venv/bin/activate` and `crossdock devices` list devices."
+        "\nNext: docs/how-to/offload.md, for authors. `. .venv/bin/activate`, then `crossdock devices` lists devices."
     )

@@ -1,4 +1,4 @@
-"""Batch statistics of a table, as a server sends them (docs/protocol.md), and what follows from them."""
+"""Batch statistics of a table, as a server sends them (docs/reference/protocol.md), and what follows from them."""
 
 from __future__ import annotations
 

@@ -19,25 +19,35 @@ Form = Literal["file", "stream"]
 
 
 class StreamExporter(Protocol):
+    """An object with `__arrow_c_stream__()`."""
+
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
 class DeviceStreamExporter(Protocol):
+    """An object with `__arrow_c_device_stream__()`."""
+
     def __arrow_c_device_stream__(self, requested_schema: Any = None, **kwargs: Any) -> Any: ...
 
 
 class ArrayExporter(Protocol):
+    """An object with `__arrow_c_array__()`."""
+
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any: ...
 
 
 class DeviceArrayExporter(Protocol):
+    """An object with `__arrow_c_device_array__()`."""
+
     def __arrow_c_device_array__(self, requested_schema: Any = None, **kwargs: Any) -> Any: ...
 
 
 Exporter = StreamExporter | DeviceStreamExporter | ArrayExporter | DeviceArrayExporter
+"""An object with one of the methods of the Arrow PyCapsule interface."""
 Batches = (
     Sequence[ArrayExporter] | Sequence[DeviceArrayExporter] | Iterator[ArrayExporter] | Iterator[DeviceArrayExporter]
 )
+"""Batches of one schema, in a sequence or from an iterator."""
 
 
 class DLPackExporter(Protocol):
@@ -101,13 +111,14 @@ class ReadableFile(Protocol):
 
 Loadable = Scanner | Dataset | ParquetFile | LazyFrame | ReadableFile
 Source = Exporter | Batches | str | os.PathLike[str] | Callable[[], Exporter | Batches] | Array | Arrays | Loadable
+"""What can be served: see `Server`."""
 # What Client.tensors() returns: tensors, and dictionaries of this type. Said so, `model["layer"]["bias"]` would be an
 # error to type checkers.
 Nested: TypeAlias = dict[str, Any]
 
 
-# Names a device: a Device, its text, or DLPack's pair of numbers.
 DeviceLike: TypeAlias = Device | str | tuple[int, int]
+"""Names a device: a `Device`, its text, or DLPack's pair of numbers."""
 
 
 class CudaStream(Protocol):
@@ -120,9 +131,10 @@ class SyclQueue(Protocol):
     def _get_capsule(self) -> Any: ...
 
 
-# Names a queue: a Queue, a filter string, a device, or another library's stream or queue.
 QueueLike: TypeAlias = Queue | DeviceLike | CudaStream | SyclQueue
+"""Names a queue: a `Queue`, a filter string, a device, or another library's stream or queue."""
 UsmType: TypeAlias = Literal["device", "shared", "host"]
+"""A kind of SYCL's device memory."""
 
 # An index of a Tensor.
 Index: TypeAlias = SupportsIndex | slice | EllipsisType
@@ -164,7 +176,7 @@ class PointerAttributes(TypedDict):
     allocation: tuple[int, int] | None
 
 
-# The output of `crossdock inspect --json`, as described in docs/cli.md.
+# The output of `crossdock inspect --json`, as described in docs/reference/cli.md.
 class FieldAbout(TypedDict):
     path: str
     depth: int

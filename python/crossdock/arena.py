@@ -93,6 +93,8 @@ class Arena:
     def buffer(self, nbytes: int) -> _native.ArenaBuffer:
         """Allocates zeroed memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.
 
+        nbytes: the size of the memory.
+
         Raises `InvalidArgumentError` for a negative size, `ArenaFrozenError` after the arena was published.
         """
         if nbytes < 0:
@@ -108,8 +110,11 @@ class Arena:
     ) -> _native.Tensor:
         """Allocates a `Tensor` in the arena's memory of a device, in C order, aligned to 64 bytes, not initialized.
 
-        queue: as for `crossdock.empty()`; None: the device's usual one. Raises `UnsupportedError` for an arena of the
-        host, which makes NumPy arrays, and `ArenaFrozenError` after the arena was published.
+        shape, dtype: as for `crossdock.empty()`.
+        queue: as for `crossdock.empty()`; None: the device's usual one.
+
+        Raises `UnsupportedError` for an arena of the host, which makes NumPy arrays, and `ArenaFrozenError` after the
+        arena was published.
         """
         if isinstance(self._native, _native.Arena):
             raise UnsupportedError(
@@ -120,7 +125,11 @@ class Arena:
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
         """Allocates a NumPy array in the arena, in C order, aligned to 64 bytes.
 
-        The memory is zeroed, but don't rely on it. Needs NumPy. Raises `InvalidArgumentError` for a negative
+        The memory is zeroed, but don't rely on it. Needs NumPy.
+
+        shape, dtype: as for `numpy.empty()`.
+
+        Raises `InvalidArgumentError` for a negative
         extent and for types with Python objects, `ArenaFrozenError` after the arena was published.
         """
         array = empty_array(lambda nbytes: self._of_host("empty()").allocate(nbytes), shape, dtype)

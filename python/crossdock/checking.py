@@ -19,7 +19,7 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
     The protocols are `dlpack`, `dlpack-exchange`, `cuda-array-interface`, `array-interface`, `buffer`,
     `sycl-usm-array-interface`, `arrow-schema`, `arrow-device-array`, `arrow-array`, `arrow-device-stream` and
-    `arrow-stream`. docs/check.md lists the rules.
+    `arrow-stream`. docs/how-to/check.md lists the rules.
 
     `obj` is the object itself, or a class or a callable without arguments, which claims no protocol, and which makes an
     object. In the second case a new object is made for each test. Streams that can be read only once need this, and

@@ -335,7 +335,7 @@ class Client:
         limits: _native.Limits | None = None,
         max_tensors: int = 1 << 20,
     ) -> Nested:
-        """The same as `tensors()`, for asyncio, as `atensor()` is."""
+        """The same as `tensors()`, for asyncio. A thread of the event loop waits; cancelling the task ends its wait."""
         from crossdock.aio import in_thread
 
         return await in_thread(

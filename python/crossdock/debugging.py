@@ -24,8 +24,9 @@ def debug(on: bool = True) -> None:
     already is. The process then dies by the same signal, with a core dump if core dumps are enabled.
 
     Other faults are passed on unchanged. All threads are covered, and memory that was mapped before the call, too.
-    `debug()` may be called again, which is needed after `faulthandler.disable()`, as that removes it. `debug(False)`
-    restores the previous handlers.
+    `debug()` may be called again, which is needed after `faulthandler.disable()`, as that removes it.
+
+    on: False restores the previous handlers.
     """
     global _enabled_faulthandler
     with _changing:

@@ -21,7 +21,7 @@ class Metrics:
     """Answers HTTP requests about a server or a relay, on a thread of its own:
 
     - `/metrics`: its statistics, as OpenMetrics or as Prometheus's older text, whichever the client prefers.
-      docs/operations.md lists them;
+      docs/how-to/operations.md lists them;
     - `/healthz`: 200 while the server isn't closed;
     - `/readyz`: 200 while it is ready for requests, else 503 with the reason.
 
@@ -68,7 +68,11 @@ class Metrics:
         return f"{self._http.url}/metrics"
 
     def set_ready(self, ready: bool, why: str = "") -> None:
-        """Says what `/readyz` answers from now on. why: the reason for which the server isn't ready, as "draining"."""
+        """Says what `/readyz` answers from now on.
+
+        ready: whether it answers 200, or 503.
+        why: the reason for which the server isn't ready, as "draining".
+        """
         self._not_ready = "" if ready else why or "not ready"
 
     def close(self) -> None:

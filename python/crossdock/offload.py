@@ -8,7 +8,7 @@ A package can let its users choose where its work runs in five ways, after "Offl
 4. All packages ask one manager: `current()`, `current_queue()`, `set_global_queue()`.
 5. An object holds the queue, and its methods run there: `Offloaded`.
 
-`docs/offload.md` says which way suits which package, and how the ways work together.
+`docs/how-to/offload.md` says which way suits which package, and how the ways work together.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class DeviceInfo(NamedTuple):
     """A device that work can run on."""
 
     device: Device
+    """The device, as arrays have it."""
     filter: str
     """The complete filter string that selects it, for example "opencl:cpu:0"."""
     driver: str
@@ -67,6 +68,7 @@ class DeviceInfo(NamedTuple):
     backend: str
     """The interface that its driver uses. For SYCL: "opencl" or "level_zero"."""
     name: str
+    """The name of the device, as its driver says it."""
     memory: int
     """The size of its memory in bytes; 0 if it is unknown."""
     usm_types: tuple[UsmType, ...]
@@ -91,6 +93,9 @@ def accessible(array: Any, queue: QueueLike) -> bool:
 
     True if the array's device and context are the queue's, or the queue reaches them. False is no error: make a copy
     with `collocate()` or `copy_to()`. Arrays in ordinary host memory are accessible to no device.
+
+    array: anything that `asarray()` takes.
+    queue: any argument of `Queue()`.
     """
     return _native.accessible(array, queue)
 
@@ -100,6 +105,8 @@ def usm_type(*arrays: Any) -> UsmType | None:
     "device" comes before "shared", and that before "host".
 
     None: all arrays are in ordinary host memory.
+
+    arrays: anything that `asarray()` takes.
     """
     kinds = {asarray(array).usm_type for array in arrays}
     return next((kind for kind in ("device", "shared", "host") if kind in kinds), None)
@@ -108,12 +115,13 @@ def usm_type(*arrays: Any) -> UsmType | None:
 def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
     """Returns the arrays, all on one queue.
 
-    `to` names the queue: any argument of `Queue()`, or an array, whose queue is used. Without `to`, it is the queue of
-    the first array that is on one.
-
     An array that the queue reaches isn't copied: it is associated with the queue, which is ordered after the array's
     pending work. The other arrays are copied. Host arrays are copied, too, unless there is no queue: then all arrays
     are returned unchanged.
+
+    arrays: anything that `asarray()` takes.
+    to: the queue: any argument of `Queue()`, or an array, whose queue is used. None: the queue of the first array that
+        is on one.
     """
     tensors = tuple(asarray(array) for array in arrays)
     queue = _native.first_queue_of(*tensors) if to is None else _native.queue_of(to)
@@ -142,15 +150,19 @@ class Offloaded:
         return f"<{type(self).__qualname__} on {self.queue!r}>"
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float64", *, usm_type: UsmType | None = None) -> Tensor:
-        """Returns a new array, with memory that isn't set, for work on the queue."""
+        """Returns a new array, with memory that isn't set, for work on the queue.
+
+        shape, dtype, usm_type: as for `crossdock.empty()`.
+        """
         return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
-        """Returns the array in memory that the queue reaches: without a copy if it already does."""
+        """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches: without a copy where it
+        already is in such memory."""
         return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:
-        """Raises ExecutionPlacementError if an array of a device isn't reached by the queue.
+        """Raises `ExecutionPlacementError` if one of `arrays` is on a device and the queue doesn't reach it.
 
         Host arrays are ignored: `bring()` makes a copy of them that the queue reaches.
         """

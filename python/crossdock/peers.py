@@ -60,7 +60,9 @@ class Message(NamedTuple):
     """
 
     meta: bytes
+    """The bytes that `Peer.send()` was given as `meta`; none if it was given none."""
     frames: list[Frame]
+    """The frames, in the order in which they were sent."""
 
     def __repr__(self) -> str:
         size = sum(frame.nbytes for frame in self.frames)

@@ -47,15 +47,23 @@ class Pool:
         """Allocates a NumPy array in the pool, in C order, aligned to 64 bytes, not initialized.
 
         Memory is taken from the system at once, and not page by page when it is written to, as `numpy.empty()` does.
-        Needs NumPy. Raises `InvalidArgumentError` for a negative extent and for types with Python objects,
-        `ResourceError` over the pool's limit, and for more than the machine, or a cgroup, has left.
+        Needs NumPy.
+
+        shape, dtype: as for `numpy.empty()`.
+
+        Raises `InvalidArgumentError` for a negative extent and for types with Python objects, `ResourceError` over the
+        pool's limit, and for more than the machine, or a cgroup, has left.
         """
         return empty_array(self._native.allocate, shape, dtype)
 
     def buffer(self, nbytes: int) -> _native.PoolBuffer:
         """Allocates memory with the buffer protocol, for `pyarrow.py_buffer`, `memoryview` and others.
 
-        It isn't initialized. Raises `InvalidArgumentError` for a negative size, `ResourceError` over the pool's limit.
+        It isn't initialized.
+
+        nbytes: the size of the memory.
+
+        Raises `InvalidArgumentError` for a negative size, `ResourceError` over the pool's limit.
         """
         return self._native.allocate(count(nbytes, "nbytes", "bytes", least=0))
 

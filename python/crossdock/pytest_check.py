@@ -34,7 +34,7 @@ def _rules(names: Iterable[str]) -> set[str]:
     wanted = {names} if isinstance(names, str) else set(names)
     for name in sorted(wanted - set(RULES)):
         near = difflib.get_close_matches(name, RULES, 1)
-        hint = f"; {near[0]!r} is one" if near else "; docs/check.md has them"
+        hint = f"; {near[0]!r} is one" if near else "; docs/how-to/check.md has them"
         raise InvalidArgumentError(f"allow= has {name!r}, which is not the name of a rule{hint}")
     return wanted
 

@@ -310,6 +310,8 @@ class Server:
 
         It needs `remote_reads="trusted"` and an address of ucx, and a table in one piece of memory of the host; else it
         raises `UnsupportedError`. It is good until the table is withdrawn or replaced.
+
+        name: the name that the table is published under.
         """
         return self._native.location(checked_name(name))
 
@@ -425,7 +427,8 @@ class Server:
         of keys that aren't among them are refused from now on, and so are logins. A client of Crossdock's asks for a
         new ticket then.
 
-        None: a random key signs from now on, and the one that has signed so far goes on checking.
+        keys: as `ticket_keys` of `serve()`; None: a random key signs from now on, and the one that has signed so far
+            goes on checking.
 
         A server that signs no tickets, a key of less than 16 bytes, and more than 16 keys raise `InvalidArgumentError`.
         """

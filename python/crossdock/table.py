@@ -61,6 +61,7 @@ class Table:
 
     @property
     def name(self) -> str | bytes:
+        """The name that the table is served under."""
         return self._name
 
     @property
@@ -105,7 +106,7 @@ class Table:
         return self._scan.requests.get(self._columns, rows=first_and_count(self._rows))
 
     def select(self, columns: Iterable[str]) -> Table:
-        """Returns the same table with these columns alone, in this order."""
+        """Returns the same table with these `columns` alone, in this order."""
         return Table(self._name, columns, self._scan, rows=self._rows, expression=self._expression)
 
     def filter(self, expression: Any) -> Table:
@@ -174,8 +175,9 @@ class Table:
     def to_pandas(self, *, numpy: bool = False, **options: Any) -> Any:
         """Reads the table into a pandas `DataFrame`, with the index that it had if it was made of one.
 
-        The columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. numpy=True: NumPy's, which pandas
-        copies. options: those of pyarrow's `Table.to_pandas()`.
+        numpy: False: the columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. True: NumPy's, which
+            pandas copies.
+        options: those of pyarrow's `Table.to_pandas()`.
         """
         table = self.to_arrow()
         if not numpy and "types_mapper" not in options:

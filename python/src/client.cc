@@ -240,7 +240,9 @@ void bind_client(nb::module_& module) {
       .def_prop_ro(
           "bytes", [](const CatalogEntry& self) { return count_or_none(self.bytes); },
           "The size of the data in bytes; None if it is unknown.")
-      .def_prop_ro("device", [](const CatalogEntry& self) { return self.device; })
+      .def_prop_ro(
+          "device", [](const CatalogEntry& self) { return self.device; },
+          "Where the data is, as \"cpu\" or \"cuda:0\".")
       .def_prop_ro(
           "way",
           [](const CatalogEntry& self) {

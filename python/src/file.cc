@@ -168,12 +168,16 @@ void bind_file(nb::module_& module) {
                            "or pass it to any consumer of an Arrow stream. Batches that aren't compressed are views of "
                            "the mapped file. Batches outlive the reader. Thread-safe.")
       .def(nb::init<const nb::bytes&, const std::string&, const ipc::Limits&>(), "path"_a, "validation"_a, "limits"_a)
-      .def_prop_ro("schema", [](const PyFileReader& self) { return PySchema{self.about().schema()}; })
+      .def_prop_ro(
+          "schema", [](const PyFileReader& self) { return PySchema{self.about().schema()}; },
+          "The schema of all batches.")
       .def_prop_ro(
           "form", [](const PyFileReader& self) { return self.about().has_footer() ? "file" : "stream"; },
           "\"file\" (it has a footer) or \"stream\".")
-      .def_prop_ro("num_batches", [](const PyFileReader& self) { return self.about().num_batches(); })
-      .def_prop_ro("num_rows", [](const PyFileReader& self) { return self.about().num_rows(); })
+      .def_prop_ro(
+          "num_batches", [](const PyFileReader& self) { return self.about().num_batches(); }, "The number of batches.")
+      .def_prop_ro(
+          "num_rows", [](const PyFileReader& self) { return self.about().num_rows(); }, "The rows of all batches.")
       .def_prop_ro(
           "metadata", [](const PyFileReader& self) { return dict_of(self.about().custom_metadata()); },
           "The custom metadata of the footer; for a stream file, that of the schema message. The schema has its own "

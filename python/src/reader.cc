@@ -274,9 +274,10 @@ void bind_reader(nb::module_& module) {
             new (self) PyReader(open_stream(source));
           },
           "source"_a,
-          "Reads the batches of an object with an Arrow method, or of a list of batches, without a copy. Reads a "
-          "stream batch by batch. The batches may be on any device.")
-      .def_prop_ro("schema", [](const PyReader& self) { return PySchema{self.schema()}; })
+          "Reads batches, without a copy. Reads a stream batch by batch. The batches may be on any device.\n\n"
+          "source: an object with an Arrow method, or a list of batches.")
+      .def_prop_ro(
+          "schema", [](const PyReader& self) { return PySchema{self.schema()}; }, "The schema of all batches.")
       .def_prop_ro(
           "location",
           [](const PyReader& self) {

@@ -184,11 +184,17 @@ void bind_types(nb::module_& module) {
           "source"_a, nb::kw_only(), "custom_metadata"_a.none() = nb::none(),
           "Imports the columns of an object with __arrow_c_array__ or __arrow_c_device_array__, or of a stream of one "
           "batch, without a copy. The columns may be on any device.\n\n"
+          "source: such an object.\n"
           "custom_metadata: the metadata of the message in which the batch is sent or written, str or bytes. None: the "
           "metadata of the source, if it is a RecordBatch.")
-      .def_prop_ro("schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; })
-      .def_prop_ro("num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; })
-      .def_prop_ro("num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); })
+      .def_prop_ro(
+          "schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; },
+          "The fields of the columns, in their order.")
+      .def_prop_ro(
+          "num_rows", [](const PyRecordBatch& self) { return self.batch.num_rows; }, "The length of each column.")
+      .def_prop_ro(
+          "num_columns", [](const PyRecordBatch& self) { return self.batch.schema->fields().size(); },
+          "The number of columns.")
       .def_prop_ro(
           "nbytes", [](const PyRecordBatch& self) { return self.batch.nbytes(); },
           "The sum of the sizes of the buffers. Not counted are dictionaries, and sizes that are only known in the "
@@ -197,8 +203,8 @@ void bind_types(nb::module_& module) {
           "device", [](const PyRecordBatch& self) { return self.batch.device; }, "The device of the memory.")
       .def(
           "to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
-          "Returns the columns in memory of a device (\"cpu\", \"cuda:0\"): this batch if it is there, else a copy. "
-          "With an Arena of a device, a copy in its memory.\n\n"
+          "Returns the columns in memory of a device: this batch if it is there, else a copy.\n\n"
+          "device: the device (\"cpu\", \"cuda:0\"). With an Arena of a device, the result is a copy in its memory.\n"
           "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of "
           "the result are ordered after it. Without a queue, a copy from or to the host is complete when this returns.")
       .def("wait", wait_until_ready, "Waits for the pending work on the columns. Raises the error of failed work.")

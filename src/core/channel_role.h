@@ -10,7 +10,7 @@ enum class ChannelRole : std::uint8_t {
   kBoth,
   kMetadata,
   kData,
-  kMessages,  ///< No stream: messages of equals (docs/protocol-peers.md).
+  kMessages,  ///< No stream: messages of equals (docs/reference/protocol-peers.md).
 };
 
 }  // namespace crossdock

@@ -18,7 +18,7 @@
 
 namespace crossdock::device {
 
-/// Says what a consumer may rely on. See docs/security.md.
+/// Says what a consumer may rely on. See docs/explanation/security.md.
 enum class RegionKind : std::uint8_t {
   kFrozen = 1,  ///< A memfd sealed against every write; no process can change it any more.
   /// A memfd that its producer keeps writing to; sealed against new writers, shrinking and growing. Leased per message.

@@ -17,7 +17,7 @@ struct BatchRange {
   bool operator==(const BatchRange&) const = default;
 };
 
-/// What a client asks for with a want_data message (docs/protocol.md, "Requests with parameters").
+/// What a client asks for with a want_data message (docs/reference/protocol.md, "Requests with parameters").
 struct Request {
   std::string_view ticket{};
   /// The batches of the table that are wanted, in ascending order, without overlaps. Absent: all.

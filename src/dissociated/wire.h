@@ -12,7 +12,7 @@
 namespace crossdock::dissociated {
 
 /// Byte 0 of an untagged message ("Metadata Stream Sequence"). kError is an extension of this project: see
-/// docs/protocol.md.
+/// docs/reference/protocol.md.
 enum class MessageType : std::uint8_t { kEndOfStream = 0, kMetadata = 1, kError = 255 };
 
 /// Bits 56 to 63 of a body's tag ("Data Stream Sequence").

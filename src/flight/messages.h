@@ -102,8 +102,8 @@ struct Action {
 Bytes encode(const Action& action);
 Action decode_action(ByteSpan message);
 
-/// The bodies of our own actions, by which a server fetches a table from a client over the data plane (docs/flight.md,
-/// "Offering tables").
+/// The bodies of our own actions, by which a server fetches a table from a client over the data plane
+/// (docs/how-to/flight.md, "Offering tables").
 inline constexpr std::string_view kOfferAction = "crossdock.offer";
 inline constexpr std::string_view kFetchAction = "crossdock.fetch";
 struct Offer {

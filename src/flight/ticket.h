@@ -12,8 +12,8 @@
 
 namespace crossdock::flight {
 
-/// Signs tickets, and checks them (docs/flight.md, "Tickets"). A ticket says what its holder may do, and until when; it
-/// works for everybody who has it, any number of times, at each server with the key. Thread-safe.
+/// Signs tickets, and checks them (docs/how-to/flight.md, "Tickets"). A ticket says what its holder may do, and until
+/// when; it works for everybody who has it, any number of times, at each server with the key. Thread-safe.
 class TicketKeys {
  public:
   enum class Purpose : std::uint8_t {

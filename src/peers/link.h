@@ -36,9 +36,9 @@ struct LinkServices {
   FrameSharer sharer;
 };
 
-/// One end of a connection, and the state of the protocol on it: docs/protocol-peers.md. The users' threads put
-/// messages into the outbox and take them from the inbox; the hub's I/O thread does everything with the connection; a
-/// copy thread gets messages ready.
+/// One end of a connection, and the state of the protocol on it: docs/reference/protocol-peers.md. The users' threads
+/// put messages into the outbox and take them from the inbox; the hub's I/O thread does everything with the connection;
+/// a copy thread gets messages ready.
 ///
 /// Owners: the hub while the connection is under way, the Peer, and each received frame in memory of the peer.
 class Link : public std::enable_shared_from_this<Link> {

@@ -9,9 +9,9 @@
 
 #include "core/bytes.h"
 
-/// The bytes of messages between peers: docs/protocol-peers.md. Pure: no input, no output, no state. Every decode
-/// function takes bytes of a peer, in memory that the peer can't change any more, and throws ProtocolError, whose text
-/// says what is wrong, for bytes that break the rules.
+/// The bytes of messages between peers: docs/reference/protocol-peers.md. Pure: no input, no output, no state. Every
+/// decode function takes bytes of a peer, in memory that the peer can't change any more, and throws ProtocolError,
+/// whose text says what is wrong, for bytes that break the rules.
 namespace crossdock::peers::wire {
 
 inline constexpr std::uint32_t kVersion = 1;

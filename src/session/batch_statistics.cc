@@ -124,7 +124,7 @@ std::vector<Column> columns_of(const PublishedTable& table, const Chosen& chosen
   return columns;
 }
 
-/// Makes the table of batch statistics (docs/protocol.md, "Batch statistics"): one row for each batch.
+/// Makes the table of batch statistics (docs/reference/protocol.md, "Batch statistics"): one row for each batch.
 class BatchStatisticsTask final : public TableTask {
  public:
   BatchStatisticsTask(std::shared_ptr<const PublishedTable> table, Chosen chosen)

@@ -26,9 +26,9 @@ struct CatalogRow {
   std::int64_t version = -1;  ///< Differs from that of any other data under this name; -1: not known.
 };
 
-/// The catalog as a table like any other (docs/protocol.md, "The catalog"): name utf8, schema binary (an IPC Schema
-/// message; null: unknown), rows and bytes int64 (null: unknown), device utf8, way and why utf8 (null: none), ticket
-/// binary (null: it is the name), version int64 (null: unknown).
+/// The catalog as a table like any other (docs/reference/protocol.md, "The catalog"): name utf8, schema binary (an IPC
+/// Schema message; null: unknown), rows and bytes int64 (null: unknown), device utf8, way and why utf8 (null: none),
+/// ticket binary (null: it is the name), version int64 (null: unknown).
 std::shared_ptr<const PublishedTable> publish_catalog(const std::vector<CatalogRow>& rows);
 
 /// Reads such a table, batch by batch. Trusts nothing in it: a foreign server may send any data, without end.

@@ -6,7 +6,7 @@
 
 #include "crossdock/session/stats.h"
 
-/// Statistics as a JSON text, for other processes (docs/protocol.md, "Statistics").
+/// Statistics as a JSON text, for other processes (docs/reference/protocol.md, "Statistics").
 namespace crossdock::session {
 
 /// The longest text in bytes that a client takes. A server's are shorter.

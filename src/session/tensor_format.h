@@ -10,7 +10,7 @@
 #include "crossdock/session/tensors.h"
 #include "ipc/tensor.h"
 
-/// How tensors are written in IPC messages (docs/protocol.md, "Tensors").
+/// How tensors are written in IPC messages (docs/reference/protocol.md, "Tensors").
 namespace crossdock::session {
 
 /// Keys of custom metadata. Of a tensor's message:

@@ -13,8 +13,8 @@ namespace crossdock::transport {
 
 /// Listens at `address`, the part of the URI after "shm:". This is a name in this user's own folder, like "flights"; a
 /// path, which contains a slash; or empty, which picks a name. A name has 1 to 48 letters, digits, '.', '_' and '-',
-/// and begins with a letter or a digit; docs/protocol-shm.md says where its socket is. If the options let other users
-/// connect, an empty address picks a path that these users can reach, and a name is rejected.
+/// and begins with a letter or a digit; docs/reference/protocol-shm.md says where its socket is. If the options let
+/// other users connect, an empty address picks a path that these users can reach, and a name is rejected.
 ///
 /// A stale socket is taken over under a lock. Throws UriError (an invalid name, a path that is too long or begins with
 /// two slashes, an abstract socket), NotFoundError (the folder of the path doesn't exist), PermissionError (also if the

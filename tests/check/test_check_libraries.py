@@ -1,6 +1,6 @@
 """`crossdock.check()` on real libraries: what they break today is written down here, with what was seen.
 
-A library that changes makes its test fail: then this list, and docs/check.md, are due.
+A library that changes makes its test fail: then this list, and docs/how-to/check.md, are due.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame({"a": [1, 2], "s": ["x", None]}),
     "duckdb": lambda: duckdb.sql("select i, 'x' || i as s, [i] as l from range(10) t(i)"),
 }
-# The rules that they break; docs/check.md says more of each.
+# The rules that they break; docs/how-to/check.md says more of each.
 KNOWN: dict[str, tuple[Callable[[], Any], set[str]]] = {
     "numpy transposed": (lambda: np.arange(12.0).reshape(3, 4)[:, ::2], NUMPY_BUFFERS),
     "numpy backwards": (lambda: np.arange(12.0)[::-1], NUMPY_BUFFERS),

@@ -96,7 +96,7 @@ READERS: dict[str, tuple[str, Callable[[Any], list]]] = {
 }
 
 
-# ---- what they can't read: docs/types.md, "What other libraries can't read" ----------------------------------------
+# ---- what they can't read: docs/reference/types.md, "What other libraries can't read" --------------------------------
 
 
 class Refuses(NamedTuple):
@@ -223,8 +223,8 @@ def test_it_reads_what_we_give(reader, name, tmp_path):
 
 
 def test_the_page_says_so():
-    """docs/types.md, "What other libraries read": a cell for each type and reader, and no other type."""
-    page = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
+    """docs/reference/types.md, "What other libraries read": a cell for each type and reader, and no other type."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "types.md").read_text()
     _, _, section = page.partition("## What other libraries read\n")
     titles, _, *rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
     said = {

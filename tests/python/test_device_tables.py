@@ -347,7 +347,7 @@ def test_an_arena_is_published_without_a_copy(simulated_devices):
         after = calls(simulated_devices, "copy", "allocate", "import_memory")
         assert after == before | {"import_memory": before["import_memory"] + 1}
         assert here(batch)[0].to_pylist() == list(range(1000))
-        # A device can't make memory read-only: docs/python.md says what a write does.
+        # A device can't make memory read-only: docs/how-to/python-memory.md says what a write does.
         tensor.copy_from(np.full(1000, 7)).wait()
         assert here(batch)[0].to_pylist() == [7] * 1000
         assert pa.table(client.get("t"))[0].to_pylist() == [7] * 1000, "the host gets its one copy"

@@ -33,7 +33,7 @@ def test_the_readmes_arrays():
 def test_the_page_on_arrays(tmp_path):
     from crossdock.testing import simulated_devices
 
-    hand_over, order, simulated, tests = blocks("python", "docs/arrays.md")
+    hand_over, order, simulated, tests = blocks("python", "docs/how-to/arrays.md")
     names: dict[str, object] = {}
     exec(hand_over, names)
     with simulated_devices(1):
@@ -52,18 +52,19 @@ def test_the_page_on_arrays(tmp_path):
 
 
 def test_the_page_on_tensors():
-    (block,) = blocks("python", "docs/tensors.md")
+    (block,) = blocks("python", "docs/how-to/tensors.md")
     names: dict[str, object] = {}
     exec(block, names)
     assert str(names["here"]) == str(names["weights"])
 
 
-def test_the_page_on_python(tmp_path, monkeypatch):
+def test_the_pages_on_python(tmp_path, monkeypatch):
     """Every block, one after the other."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     try:
-        for block in blocks("python", "docs/python.md"):
+        pages = ("python", "python-memory", "python-peers", "python-errors")
+        for block in [block for page in pages for block in blocks("python", f"docs/how-to/{page}.md")]:
             if "torch.cuda" not in block:  # what that block says, tests/on_a_gpu show
                 exec(block, names)
         server = names["server"]
@@ -80,22 +81,14 @@ def test_the_page_on_python(tmp_path, monkeypatch):
         while pool.stats()["idle_bytes"] < pool.stats()["bytes"] and time.monotonic() < end:
             os.sched_yield()  # the peers of the page have ended, and what they were sent is on its way back
         pool.trim()
-    page = (ROOT / "docs" / "python.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "python.md").read_text()
     for key in (*stats, *stats["sources"][0], *(key for consumer in stats["consumers"] for key in consumer)):
         assert f"`{key}`" in page, key
 
 
-def test_the_page_on_python_names_every_class():
-    by_class = (ROOT / "docs" / "python.md").read_text().partition("## By class")[2]
-    for name in xd.__all__:
-        thing = getattr(xd, name)
-        if isinstance(thing, type) and not issubclass(thing, BaseException):
-            assert f"`{name}`" in by_class, name
-
-
 def offload_blocks() -> tuple[str, str, list[str]]:
     """The one with simulated devices of its own, the one with dpctl, and the others."""
-    page = blocks("python", "docs/offload.md")
+    page = blocks("python", "docs/how-to/offload.md")
     (simulated,) = [block for block in page if "simulated_devices" in block]
     (sycl,) = [block for block in page if "import dpctl" in block]
     return simulated, sycl, [block for block in page if block not in (simulated, sycl)]
@@ -161,9 +154,9 @@ def test_the_page_on_cpp(tmp_path, monkeypatch):
 
     prefix = tmp_path / "prefix"
     run(cmake, "--install", BUILD, "--prefix", prefix)
-    (project,) = blocks("cmake", "docs/cpp.md")
+    (project,) = blocks("cmake", "docs/how-to/cpp.md")
     (tmp_path / "CMakeLists.txt").write_text(project)
-    (tmp_path / "main.cc").write_text("\n".join(blocks("cpp", "docs/cpp.md")))
+    (tmp_path / "main.cc").write_text("\n".join(blocks("cpp", "docs/how-to/cpp.md")))
     found = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror"]
     for source, program in ((tmp_path, "app"), (ROOT / "examples" / "cpp", "cuda_producer")):
         run(cmake, "-S", source, "-B", tmp_path / program, *found)
@@ -172,7 +165,7 @@ def test_the_page_on_cpp(tmp_path, monkeypatch):
     *lines, error = run(tmp_path / "app" / "app").splitlines()
     about = [line for line in lines if line.startswith(("device ", "no "))]
     assert "device host:cpu:0" in about
-    (without_sycl,) = blocks("text", "docs/cpp.md")
+    (without_sycl,) = blocks("text", "docs/how-to/cpp.md")
     assert without_sycl.strip() in about
     told = [line for line in lines if line not in about]
     assert told == [

@@ -118,7 +118,7 @@ def test_every_error_code_of_the_library_has_its_class():
 
 
 def test_the_documentation_names_every_error():
-    table = (ROOT / "docs" / "python.md").read_text()
+    table = (ROOT / "docs" / "how-to" / "python-errors.md").read_text()
     assert [name for name in errors.__all__ if name != "Error" and f"`{name}`" not in table] == []
 
 

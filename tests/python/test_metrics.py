@@ -459,7 +459,7 @@ def test_the_dashboard_names_metrics_that_exist(server):
 
 
 def test_the_page_lists_all_of_them(server):
-    page = (DASHBOARD.parents[1] / "docs" / "operations.md").read_text()
+    page = (DASHBOARD.parents[1] / "docs" / "how-to" / "operations.md").read_text()
     with xd.relay(server.uri, metrics=FREE) as relay, xd.connect(relay.uri) as client:
         pa.table(client.get("t"))
         for name in names_of(scrape(relay.metrics.uri)):

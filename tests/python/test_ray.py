@@ -519,7 +519,7 @@ def test_actors_of_other_machines_receive_over_tcp(run):
 def test_the_page_runs(run):
     from tests.python.test_docs import blocks
 
-    register, actors, moving, streams = blocks("python", "docs/ray.md")
+    register, actors, moving, streams = blocks("python", "docs/how-to/ray.md")
     run(f"{register}\n{actors}", f"{moving}\n{streams}")
 
 

@@ -17,7 +17,7 @@ namespace crossdock::simulation {
 enum class Role : std::uint8_t { kBoth, kMetadata, kData };
 
 /// The server's end of one connection: drives the Sender under test as a server does, and holds each of its answers
-/// against a PlainLedger and the rules of docs/protocol.md.
+/// against a PlainLedger and the rules of docs/reference/protocol.md.
 class ServerEnd {
  public:
   struct Options {

@@ -1,4 +1,4 @@
-"""The shm carrier of docs/protocol-shm.md, either end, over raw sockets and mappings.
+"""The shm carrier of docs/reference/protocol-shm.md, either end, over raw sockets and mappings.
 
 Written from that page alone, with none of the library's code, so that a mistake in the library and the same mistake in
 its tests can't hide each other. It offers no feature bit: everything that is Crossdock's own is left out.
@@ -61,7 +61,7 @@ _fence_lock = threading.Lock()
 
 
 def socket_path(address: str) -> str:
-    """docs/protocol-shm.md, "Address": a path, or a name in its user's folder of names."""
+    """docs/reference/protocol-shm.md, "Address": a path, or a name in its user's folder of names."""
     address = unquote(address)
     return address if "/" in address else f"{os.environ['XDG_RUNTIME_DIR']}/crossdock/{address}.sock"
 

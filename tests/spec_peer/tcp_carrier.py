@@ -1,5 +1,5 @@
-"""The tcp carrier of docs/protocol-tcp.md, either end, over a raw socket, with a token or none, with checksums or as an
-end that doesn't know them.
+"""The tcp carrier of docs/reference/protocol-tcp.md, either end, over a raw socket, with a token or none, with
+checksums or as an end that doesn't know them.
 
 Written from that page alone, with none of the library's code.
 """

@@ -60,7 +60,8 @@ class Connected:
         self.client = protocol.LetterClient(self.carrier, self.carrier, self.fetch)
 
     def fetch(self, address: int, length: int) -> bytes:
-        # docs/protocol.md, "Addresses over shm": the region's number in the top 16 bits, the offset in the low 48.
+        # docs/reference/protocol.md, "Addresses over shm": the region's number in the top 16 bits, the offset in the
+        # low 48.
         assert address & 0xFFFFFFFFFFFF != 0, "offset 0 of a region is never used"
         return self.carrier.regions[address >> 48].read(address & 0xFFFFFFFFFFFF, length)
 
@@ -251,7 +252,7 @@ def test_at_the_lease_limit_bodies_come_by_value() -> None:
             one.carrier.close()
 
 
-# What ends a connection, and no other: docs/protocol.md, "Starting a stream" and "Freeing addresses".
+# What ends a connection, and no other: docs/reference/protocol.md, "Starting a stream" and "Freeing addresses".
 
 
 def free_of_nothing_lent(one: Connected) -> None:

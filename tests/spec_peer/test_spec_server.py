@@ -169,7 +169,7 @@ def test_an_announcement_may_trail_the_message_that_names_it(server: SpecServer)
         gc.collect()
 
 
-# A lost connection is never a shorter table: "Truncated", docs/protocol.md.
+# A lost connection is never a shorter table: "Truncated", docs/reference/protocol.md.
 
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["closed", "killed"])

@@ -1,4 +1,4 @@
-"""Statistics of servers that aren't ours: what isn't as docs/protocol.md says is refused, within little memory."""
+"""Statistics of servers that aren't ours: what breaks docs/reference/protocol.md is refused, within little memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens over tcp, both ways, from docs/protocol-tcp.md alone: who knows the token, who doesn't, and who pretends."""
+"""Tokens over tcp, both ways, from docs/reference/protocol-tcp.md alone: with the token, without it, and pretending."""
 
 from __future__ import annotations
 

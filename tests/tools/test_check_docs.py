@@ -1,5 +1,6 @@
 """The check of the pages fails where it should: one small tree per kind of fault."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_these_pages_are_right() -> None:
 
 def test_what_is_right_passes(tmp_path: Path) -> None:
     assert check(tmp_path, {}) == (0, ["3 files, 0 faults"])
+    link = f"[{'b' * 150}](other.md#the-second-part)"  # as long as it may be, since its target isn't shown
+    fences = "```{python-entries}\ncrossdock.serve\n```\n"
+    page = f"{OTHER}[x](x.md)\n\n| a | b |\n| --- | --- |\n| {'c ' * 70} | {link} |\n{fences}"
+    assert check(tmp_path, {"docs/other.md": page, "docs/x.md": OTHER}) == (0, ["4 files, 0 faults"])
+
+
+def test_notebooks_are_pages(tmp_path: Path) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "[x](nowhere.md)"]},
+        {"cell_type": "code", "source": ["x = 1"], "outputs": [{"text": ["1\n"]}]},
+    ]
+    page = f"{OTHER}[a notebook](x.ipynb)\n"
+    status, lines = check(tmp_path, {"docs/other.md": page, "docs/x.ipynb": json.dumps({"cells": cells})})
+    assert (status, lines[0]) == (1, "docs/x.ipynb:2: nowhere.md leads nowhere")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +80,7 @@ def test_what_is_right_passes(tmp_path: Path) -> None:
         ("```sh\n\nA=1 ./dev tset cpp\n```\n", "3: ./dev has no command tset"),
         ("```python\nx = 1\nfor x\n```\n", "3: not Python: "),
         ("\n```python\nx = 1\n", "2: this code block has no end"),
+        (f"| a |\n| --- |\n| [{'b' * 151}](other.md) |\n", "3: a cell of 151 characters"),
     ],
 )
 def test_a_fault_is_found(tmp_path: Path, text: str, fault: str) -> None:

@@ -49,14 +49,14 @@ def test_words_that_have_a_better_one_are_found_and_no_others(tmp_path: Path) ->
     (tmp_path / "wrong.cc").write_text("\n".join(FOUND))
     status, found = check(tmp_path)
     assert status == 1
-    assert all("docs/glossary.md" in line for line in found)
+    assert all("docs/reference/glossary.md" in line for line in found)
     assert {line.split(": ")[0] for line in found} == {f"wrong.cc:{i}" for i in range(1, len(FOUND) + 1)}
 
 
 def test_names_of_files_count(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "judge.py").write_text("")
-    assert check(tmp_path) == (1, ['judge.py:1: "judge": say check, checker (docs/glossary.md)'])
+    assert check(tmp_path) == (1, ['judge.py:1: "judge": say check, checker (docs/reference/glossary.md)'])
 
 
 def test_this_repository_has_none() -> None:

@@ -61,6 +61,7 @@ enum class TypeId : std::uint8_t {
 /// One past the last TypeId.
 inline constexpr int kTypeCount = static_cast<int>(TypeId::kLargeListView) + 1;
 
+/// The unit of times, timestamps and durations.
 enum class TimeUnit : std::uint8_t { kSecond, kMilli, kMicro, kNano };
 
 /// A type without its children: those are fields, see schema.h. A plain value.
@@ -156,11 +157,13 @@ using Metadata = std::vector<std::pair<std::string, std::string>>;
 /// Limits against hostile schemas: levels of nesting (a dictionary's values count as one level below their field), and
 /// the total number of fields, with those of dictionaries' values.
 inline constexpr int kMaxDepth = 64;
+/// Maximum number of fields of one schema, at all levels, with those of dictionaries' values.
 inline constexpr int kMaxFields = 1 << 16;
 /// Maximum number of buffers of one batch (without its dictionaries), with those of views. A schema's own buffers are
 /// fewer, because of kMaxFields.
 inline constexpr int kMaxBuffers = 1 << 20;
 
+/// A named column: its type, and what belongs to it. A plain value.
 struct Field {
   std::string name;
   Type type;  ///< For a dictionary-encoded field: the type of its indices, as in the C data interface.
@@ -253,6 +256,7 @@ CROSSDOCK_EXPORT std::shared_ptr<const Schema> import_schema(const ArrowSchema& 
 /// Writes a struct schema to `*out`; the caller releases it. On a throw `*out` is released (release == NULL).
 /// Each child may be moved out and released separately.
 CROSSDOCK_EXPORT void export_schema(const Schema& schema, ArrowSchema* out);
+/// Writes the schema of one field to `*out`, with the same rules.
 CROSSDOCK_EXPORT void export_field(const Field& field, ArrowSchema* out);
 
 }  // namespace crossdock::array

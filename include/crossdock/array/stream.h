@@ -37,6 +37,7 @@ CROSSDOCK_EXPORT std::unique_ptr<BatchStream> make_stream(std::shared_ptr<const 
 /// that export_stream() made, throws the original error of its source. Throws InvalidDataError for an array that isn't
 /// of the stream's device type.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_stream(ArrowArrayStream* stream);
+/// Does the same for the device form, whose arrays may be on one device of any type, with an event each.
 CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceArrayStream* stream);
 
 /// Exports the stream in C form.
@@ -49,6 +50,7 @@ CROSSDOCK_EXPORT std::unique_ptr<BatchStream> import_device_stream(ArrowDeviceAr
 /// error of the stream (UnsupportedTypeError). The device form gives the stream's device type, and the event of each
 /// array; a batch of another device type is InvalidDataError.
 CROSSDOCK_EXPORT void export_stream(std::unique_ptr<BatchStream> stream, ArrowArrayStream* out);
+/// Exports in the device form, see export_stream().
 CROSSDOCK_EXPORT void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayStream* out);
 
 }  // namespace crossdock::array

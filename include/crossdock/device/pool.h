@@ -11,6 +11,7 @@ namespace crossdock::device {
 
 class Region;
 
+/// Limits of a Pool.
 struct PoolOptions {
   /// The most bytes that the pool may have, used and idle. 0: no limit.
   std::uint64_t limit = 0;
@@ -35,7 +36,7 @@ struct PoolStats {
 /// Each allocation is a block: a memory file of its own, which can be lent to another process without showing it any
 /// other allocation. A block is used again when its owner has freed it and nobody reads it any more. A block that a
 /// process held when it ended is freed instead: that process may have passed it on. A block that was lent goes to
-/// processes of this user only (docs/security.md).
+/// processes of this user only (docs/explanation/security.md).
 ///
 /// Memory that was lent is copied on write: the owner may go on writing to it, and the readers see what it was then.
 ///

@@ -21,6 +21,7 @@ extern "C" {
 #define CROSSDOCK_SIM_EVENT_MAGIC UINT64_C(0x746e6576652d6478)
 #define CROSSDOCK_SIM_EVENT_VERSION 1u
 
+/** An event of a simulated device: the `sync_event` of its arrays points to one. */
 struct crossdock_sim_event {
   uint64_t magic;   /* CROSSDOCK_SIM_EVENT_MAGIC */
   uint32_t version; /* CROSSDOCK_SIM_EVENT_VERSION; a later one only adds members at the end */

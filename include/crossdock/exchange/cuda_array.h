@@ -11,6 +11,7 @@
 /// to 3, writes 3. This is its meaning only; the Python layer reads and writes the dictionary.
 namespace crossdock::exchange {
 
+/// The version of the CUDA Array Interface that exports follow.
 inline constexpr int kCudaArrayVersion = 3;
 
 /// The entry `stream`; nullopt for None. 1 is the legacy default stream, 2 the per-thread default stream, any other

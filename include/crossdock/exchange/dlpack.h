@@ -62,6 +62,7 @@ enum class Order : std::uint8_t {
 /// check_dlpack().
 CROSSDOCK_EXPORT DLManagedTensorVersioned* export_dlpack(const array::Tensor& tensor, Order order = Order::kNone,
                                                          bool copied = false);
+/// Exports without a version, which can't say read-only and padded: throws ExportError for such tensors, too.
 CROSSDOCK_EXPORT DLManagedTensor* export_dlpack_legacy(const array::Tensor& tensor, Order order = Order::kNone);
 
 // Order between the streams of producer and consumer. DLPack itself leaves it to two other interfaces: the argument

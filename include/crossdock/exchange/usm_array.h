@@ -11,6 +11,7 @@
 /// and the objects that stand for SYCL objects.
 namespace crossdock::exchange {
 
+/// The version of the SYCL USM array interface that exports follow.
 inline constexpr int kUsmArrayVersion = 1;
 
 /// Completes a tensor from the entries of a dictionary. The caller has set type, extents (strides in bytes), data (with

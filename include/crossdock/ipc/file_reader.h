@@ -28,6 +28,7 @@ struct FileBytes {
   std::function<void()> check_unchanged{};
 };
 
+/// Options of a FileReader.
 struct FileReaderOptions {
   Limits limits{};
   array::Validation validation = array::Validation::kStructure;

@@ -16,8 +16,9 @@
 #include "crossdock/session/transports.h"
 #include "crossdock/transport/options.h"
 
-/// Connections of equals that carry whole messages of buffers: docs/protocol-peers.md. Within a machine a large frame
-/// goes by address: memory of a pool is lent, and other memory is copied once into a pool. Over tcp frames go by value.
+/// Connections of equals that carry whole messages of buffers: docs/reference/protocol-peers.md. Within a machine a
+/// large frame goes by address: memory of a pool is lent, and other memory is copied once into a pool. Over tcp frames
+/// go by value.
 namespace crossdock::peers {
 
 class Link;
@@ -60,6 +61,7 @@ struct CROSSDOCK_EXPORT PeerOptions {
   int timeout_ms = 10000;
 };
 
+/// Options of a Hub, for all its peers.
 struct HubOptions {
   std::shared_ptr<session::Runtime> runtime{};  ///< Null: the default runtime, by whose pools memory is recognized.
   std::shared_ptr<device::Pool> pool{};         ///< What frames in other memory are copied into. Null: one of its own.
@@ -117,6 +119,7 @@ class CROSSDOCK_EXPORT Peer {
   const std::string& version() const noexcept;  ///< The peer's version of Crossdock.
   const std::string& name() const noexcept;     ///< The peer in readable form.
 
+  /// What a connection has sent and received so far.
   struct Stats {
     std::uint64_t sent = 0, received = 0;  ///< Messages.
     std::uint64_t frames_by_address = 0;   ///< Of those sent.

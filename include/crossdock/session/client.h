@@ -24,6 +24,7 @@ class BodyMemory;
 
 namespace crossdock::session {
 
+/// Options of a Client.
 struct ClientOptions {
   /// Forces how bodies of batches arrive. Absent: the best way that both ends have. get() throws UnsupportedError if a
   /// stream can't be sent so. Of two connections it applies to the one for bodies alone.
@@ -91,6 +92,7 @@ struct BatchRange {
   std::uint32_t count = 0;  ///< Batches behind the table's end don't exist, and are left out.
 };
 
+/// Options of Client::get().
 struct GetOptions {
   std::vector<std::string> columns{};  ///< Top-level fields to keep, in this order; empty: all.
   bool all_columns = true;             ///< False: keeps exactly `columns`, even if it is empty.
@@ -131,6 +133,7 @@ struct GetOptions {
   BatchObserver on_batch{};
 };
 
+/// Options of Client::tensor() and Client::tensors().
 struct TensorOptions {
   transport::WaitMode wait = transport::WaitMode::kAuto;
   int timeout_ms = -1;  ///< Limit of the wait for each tensor; negative: no limit.
@@ -241,7 +244,7 @@ class CROSSDOCK_EXPORT Client {
   /// and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
-  /// Requests the batch statistics of a table: a table with one row for each of its batches, as docs/protocol.md,
+  /// Requests the batch statistics of a table: a table with one row for each of its batches, as docs/reference/protocol.md,
   /// "Batch statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't
   /// exist, and of those whose type has no statistics. They are the server's word: a client that doesn't trust it
   /// checks the data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a

@@ -14,6 +14,7 @@
 /// Reading and writing Arrow IPC files by path.
 namespace crossdock::session {
 
+/// Options of open_file().
 struct OpenOptions {
   ipc::Limits limits{};
   array::Validation validation = array::Validation::kStructure;
@@ -33,6 +34,7 @@ struct OpenOptions {
 /// UnsupportedTypeError, FileChangedError, SystemError.
 CROSSDOCK_EXPORT std::unique_ptr<ipc::FileReader> open_file(const std::string& path, const OpenOptions& options = {});
 
+/// Options of write_file().
 struct WriteOptions {
   ipc::ContainerForm form = ipc::ContainerForm::kFile;
   ipc::Codec codec = ipc::Codec::kNone;
@@ -40,6 +42,7 @@ struct WriteOptions {
   array::Metadata metadata{};  ///< The footer's custom metadata; a stream file has no place for it.
 };
 
+/// What write_file() has written.
 struct WriteResult {
   std::int64_t batches = 0;
   std::int64_t rows = 0;

@@ -12,6 +12,7 @@
 
 namespace crossdock::session {
 
+/// Options of a Relay, beside those of its server.
 struct RelayOptions {
   /// How consumers are served. `source_threads` limits the fetches at the same time. `flight` must be none.
   ServerOptions server{};

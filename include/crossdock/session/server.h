@@ -18,10 +18,11 @@
 
 namespace crossdock::session {
 
+/// Options of a Server.
 struct ServerOptions {
   /// Where to listen: one or more addresses. "shm:flights" is a name that belongs to this user, "shm:" picks a name,
-  /// "shm:/run/x.sock" is a path (docs/protocol-shm.md has the rules). "tcp:" picks a port of the loopback interface,
-  /// "tcp://*:7700" listens on port 7700 of every address; "tcp+tls:" does the same over TLS.
+  /// "shm:/run/x.sock" is a path (docs/reference/protocol-shm.md has the rules). "tcp:" picks a port of the loopback
+  /// interface, "tcp://*:7700" listens on port 7700 of every address; "tcp+tls:" does the same over TLS.
   std::vector<std::string> uris = {"shm:"};
   std::uint32_t window = 64;  ///< Messages that a consumer may lag behind before its stream pauses; at least 1.
   /// Limits the bytes of live streams' memory that one consumer may hold, over all its streams. The same amount may
@@ -60,6 +61,7 @@ struct ServerOptions {
   std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
 };
 
+/// Options of Server::publish().
 struct PublishOptions {
   /// Replaces the source that is published under this name, if there is one, in one atomic step.
   bool replace = false;

@@ -25,6 +25,7 @@ enum class Stability : std::uint8_t {
 /// Data to be published under a name. Each value is given to Server::publish() once.
 class CROSSDOCK_EXPORT Source {
  public:
+  /// What a source is: read once for all, live, made for each consumer, a file, or tensors.
   enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile, kTensors };
 
   /// Publishes all batches of `stream`. They are read on the publishing thread when the source is published, and all

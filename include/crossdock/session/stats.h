@@ -39,6 +39,7 @@ struct DurationHistogram {
   bool operator==(const DurationHistogram&) const = default;
 };
 
+/// Statistics of one published name.
 struct SourceStats {
   std::string name;
   std::string kind;  ///< "table", "tensor", "tensors", "arena", "pool", "file", "snapshot", "live", "factory", ...
@@ -48,6 +49,7 @@ struct SourceStats {
   std::uint64_t streams = 0;       ///< That were started, since it was published.
 };
 
+/// Statistics of one connection of a client.
 struct ConsumerStats {
   std::uint64_t id = 0;   ///< Of its connection: no other of this server has the same.
   std::uint32_t pid = 0;  ///< 0: on another machine, or unknown.

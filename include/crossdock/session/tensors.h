@@ -28,8 +28,8 @@ struct TensorContent {
   std::vector<std::int64_t> shape{};  ///< Of a single one.
 };
 
-/// Returns what a schema says about tensors (docs/protocol.md, "Tensors"), or nothing for a table's schema. Texts and
-/// numbers are the server's, and nothing depends on them.
+/// Returns what a schema says about tensors (docs/reference/protocol.md, "Tensors"), or nothing for a table's schema.
+/// Texts and numbers are the server's, and nothing depends on them.
 CROSSDOCK_EXPORT std::optional<TensorContent> tensor_content(const array::Schema& schema);
 
 }  // namespace crossdock::session

@@ -45,6 +45,7 @@ class Ways {
  private:
   std::uint8_t bits_ = 0;
 };
+/// Returns both ways.
 constexpr Ways operator|(Way a, Way b) noexcept { return Ways(a) | Ways(b); }
 
 /// Called by a blocking call from time to time and after every signal, with no lock held. If it returns true, the

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from crossdock._text import shown
 
 Severity = Literal["error", "warning", "note"]
+"""How grave a finding is; see `Finding.severity`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Finding:
     """A rule that an export breaks, or other information about the export."""
 
     protocol: str
-    """By its name in docs/check.md: `dlpack`, `arrow-stream`, ..."""
+    """By its name in docs/how-to/check.md: `dlpack`, `arrow-stream`, ..."""
     rule: str
     """A stable name: `dlpack-capsule-name`, ..."""
     severity: Severity
@@ -24,7 +25,7 @@ class Finding:
     section: str
     """The section of the specification that says so."""
     wants: str
-    """What the rule asks for, as docs/check.md lists it."""
+    """What the rule asks for, as docs/how-to/check.md lists it."""
     message: str
     """What was found."""
 
@@ -68,6 +69,7 @@ class Report:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
+        """The findings of the severity `error`."""
         return tuple(one for one in self._findings if one.severity == "error")
 
     def __iter__(self) -> Iterator[Finding]:

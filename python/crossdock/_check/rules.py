@@ -1,6 +1,6 @@
 """All rules of the checker: name, severity, section of the specification, and a line that says what the rule demands.
 
-docs/check.md shows this table, and a test ensures that both are the same.
+docs/how-to/check.md shows this table, and a test ensures that both are the same.
 """
 
 from __future__ import annotations

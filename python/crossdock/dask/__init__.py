@@ -28,7 +28,8 @@ def install(client: Any, threshold: int | None = 1 << 20) -> Any:
     and Dask counts memory that several workers share only at the worker that made it, instead of at each: else it may
     pause, spill and restart workers too early. The nannies' limit goes by the same figure.
 
-    threshold: None: leave NumPy's allocator as it is. Another call changes it.
+    client: a client of the cluster.
+    threshold: the least bytes of such an array; None: leave NumPy's allocator as it is. Another call changes it.
 
     Returns an awaitable if the client is asynchronous. Instead of this call, workers and nannies may be started with
     `--preload crossdock.dask --preload-nanny crossdock.dask`.

@@ -40,7 +40,9 @@ void def_queue_methods() {
       "Returns a copy for work on a queue. The copy runs on that queue and may still be under way when this "
       "returns.\n\n"
       "queue: any argument of Queue(). None: the current queue of the package that made this tensor "
-      "(Package.asarray()), else of crossdock.offload.");
+      "(Package.asarray()), else of crossdock.offload.\n"
+      "usm_type: the kind of device memory of the copy: \"device\", \"shared\" or \"host\". None: \"device\", or "
+      "\"host\" on the CPU.");
   def_tensor_method(
       "copy_from",
       [](const TensorObject& self, nb::handle source, nb::handle queue) {
@@ -53,8 +55,9 @@ void def_queue_methods() {
       },
       nb::arg().none(), nb::kw_only(), "queue"_a.none() = nb::none(),
       "Copies the elements of an array of the same shape and type into this tensor's memory, which must be writable "
-      "and in C order. A source in C order needs no further memory.\n\n"
+      "and in C order.\n\n"
       "Returns this tensor with the end of the copy as its event: use the result from then on.\n\n"
+      "source: an array that asarray() takes. One in C order needs no further memory.\n"
       "queue: the queue on which the copy runs; it may still be under way when this returns. Without a queue, the "
       "copy runs on the queue of this tensor, else on the queue of the source. If one of the two is host memory, it "
       "is then complete when this returns.");

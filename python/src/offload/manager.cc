@@ -104,26 +104,30 @@ PyObject* representation(PyObject* self) noexcept {
 PyMethodDef methods[] = {
     {"current", current, METH_O,
      "current($self, queue, /)\n--\n\n"
-     "Returns a scope in which this queue is current: `with package.current(\"gpu:1\"):`, or a decorator. queue: any "
-     "argument of Queue(). It is current in the calling task or thread alone; tasks that it starts inherit it, threads "
-     "don't."},
+     "Returns a scope in which this queue is current: `with package.current(\"gpu:1\"):`, or a decorator. It is "
+     "current "
+     "in the calling task or thread alone; tasks that it starts inherit it, threads don't.\n\n"
+     "queue: any argument of Queue()."},
     {"current_queue", current_queue, METH_NOARGS,
      "current_queue($self, /)\n--\n\nReturns the queue of the innermost scope, or else the default queue."},
     {"set_default_queue", set_default_queue, METH_O,
      "set_default_queue($self, queue, /)\n--\n\n"
-     "Sets the queue that is current outside of all scopes, in every thread. None: the queue of the first GPU, or else "
-     "of the first accelerator, or else of a CPU."},
+     "Sets the queue that is current outside of all scopes, in every thread.\n\n"
+     "queue: any argument of Queue(). None: the queue of the first GPU, or else of the first accelerator, or else of a "
+     "CPU."},
     {"asarray", own, METH_O,
      "asarray($self, obj, /)\n--\n\n"
      "Returns any array as a Tensor of this package, without a copy: its copy_to(), and that of its views and copies, "
-     "goes to the package's current queue if no queue is named."},
+     "goes to the package's current queue if no queue is named.\n\n"
+     "obj: anything that crossdock.asarray() takes."},
     {"placement", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(place)), METH_FASTCALL | METH_KEYWORDS,
      "placement($self, /, *arrays, queue=None)\n--\n\n"
-     "Returns the queue to run on: compute follows data. It is the queue of the arrays, which must all be on the same "
-     "one. Host arrays are ignored; if all arrays are host arrays, it is the current queue. With `queue`, it is that "
-     "queue, which must reach all arrays. The queue is ordered after what is pending on the arrays. Raises "
-     "ExecutionPlacementError, which names both sides and "
-     "says what to do."},
+     "Returns the queue to run on: compute follows data. It is ordered after what is pending on the arrays. Raises "
+     "ExecutionPlacementError, which names both sides and says what to do.\n\n"
+     "arrays: anything that crossdock.asarray() takes. The result is their queue, and they must all be on the same "
+     "one. "
+     "Host arrays are ignored; if all arrays are host arrays, the result is the current queue.\n"
+     "queue: the result, which must then reach all arrays."},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef attributes[] = {
     {"name", name, nullptr, "The package's name.", nullptr},
@@ -132,7 +136,8 @@ PyGetSetDef attributes[] = {
 constexpr const char* kDoc =
     "Package(name)\n--\n\n"
     "A package's own current queue: a default queue and scopes. Other packages, and crossdock.offload itself, have "
-    "their own. Thread-safe.";
+    "their own. Thread-safe.\n\n"
+    "name: the name of the package, for errors and repr().";
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(make)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(deallocate<Package>)},
                        {Py_tp_repr, reinterpret_cast<void*>(representation)},

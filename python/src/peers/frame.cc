@@ -36,8 +36,11 @@ void bind_peer_frame(nb::module_& module) {
   nb::class_<PyPeerFrame>(module, "PeerFrame", nb::is_weak_referenceable(), nb::type_slots(slots),
                           "A frame of a message, with the buffer protocol. What reads it keeps its memory.")
       .def("__len__", [](const PyPeerFrame& self) { return self.frame.size; })
-      .def_prop_ro("nbytes", [](const PyPeerFrame& self) { return self.frame.size; })
-      .def_prop_ro("address", [](const PyPeerFrame& self) { return reinterpret_cast<std::uintptr_t>(bytes_of(self)); })
+      .def_prop_ro(
+          "nbytes", [](const PyPeerFrame& self) { return self.frame.size; }, "The number of bytes.")
+      .def_prop_ro(
+          "address", [](const PyPeerFrame& self) { return reinterpret_cast<std::uintptr_t>(bytes_of(self)); },
+          "The address of the first byte in this process, for other libraries.")
       .def_prop_ro(
           "mapped", [](const PyPeerFrame& self) { return self.frame.mapped; },
           "True if it came by address: it lies in the sender's memory.")

@@ -72,8 +72,8 @@ void bind_tensor_arrow(nb::module_& module) {
         return column_of(converted(ready_if_host(*self), bools));
       },
       nb::kw_only(), "bits"_a.none() = false,
-      "Returns a Column of this tensor, without a copy. bits: True converts bool from bytes to bits, as Arrow stores "
-      "it. With False, a bool tensor raises BufferError.");
+      "Returns a Column of this tensor, without a copy.\n\n"
+      "bits: True converts bool from bytes to bits, as Arrow stores it. With False, a bool tensor raises BufferError.");
   def_tensor_method(
       "__arrow_c_schema__",
       [](const TensorObject& self) {
@@ -105,6 +105,7 @@ void bind_tensor_arrow(nb::module_& module) {
       "from_arrow", [](nb::handle obj, bool bits) { return checked(new_tensor(from_arrow(obj, bits))); }, "obj"_a,
       nb::kw_only(), "bits"_a = false,
       "Returns a read-only Tensor of an Arrow column without nulls, without a copy.\n\n"
+      "obj: an object with an Arrow method for arrays or for streams.\n"
       "bits: True converts a bool column from bits, as Arrow stores it, to bytes in new memory. With False, a bool "
       "column raises BufferError.");
 }

@@ -281,6 +281,7 @@ PyMethodDef functions[] = {
      "Returns any array as a Tensor. Copies only if an argument asks for it.\n\n"
      "Accepts objects with the buffer protocol, DLPack (in Python or C), Arrow, the CUDA Array Interface, the SYCL "
      "USM array interface or NumPy's array interface.\n\n"
+     "obj: such an object.\n"
      "device: the device of the result (\"cpu\", \"cuda:1\"). None: the device of the array.\n"
      "copy: True always copies. False raises BufferError if a copy is needed. None copies if needed.\n"
      "queue: the queue on which a copy runs. Without a device, the result is on the device of the queue.\n"
@@ -290,6 +291,8 @@ PyMethodDef functions[] = {
     {"empty", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(empty)), METH_FASTCALL | METH_KEYWORDS,
      "empty(shape, dtype=\"float64\", *, device=None, queue=None, usm_type=None)\n--\n\n"
      "Returns a new Tensor in C order. The memory is not initialized.\n\n"
+     "shape: the elements along each dimension; a number for one dimension.\n"
+     "dtype: any argument of DType().\n"
      "queue: any argument of Queue(). Work on the memory runs on this queue or is ordered after it.\n"
      "device: the device of the memory, if it isn't the queue's. With neither, the memory is on the current queue "
      "(crossdock.offload) if the program chose one, else on the host.\n"
@@ -298,7 +301,9 @@ PyMethodDef functions[] = {
      METH_FASTCALL | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
      "Returns a Tensor of an object with __dlpack__, as the Python array API standard specifies. Without device and "
-     "copy, uses DLPack's C exchange API where the object's type has it, and no other protocol."},
+     "copy, uses DLPack's C exchange API where the object's type has it, and no other protocol.\n\n"
+     "x: the object.\n"
+     "device, copy: as for asarray()."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -377,6 +382,7 @@ void bind_asarray(nb::module_& module) {
       "Returns the elements in memory of a device: this tensor if it is there, else a copy. On the way to the CPU, "
       "memory that the host can read (pinned, managed, SYCL's host and shared memory) is shared, after a wait for the "
       "pending work; with a queue it is copied.\n\n"
+      "device: the device (\"cpu\", \"cuda:0\").\n"
       "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of the "
       "result are ordered after it. Without a queue, the copy runs on the default queue of the device, and a copy to "
       "the host is complete when this returns.");
@@ -388,7 +394,7 @@ void bind_asarray(nb::module_& module) {
         return derived(self.ptr(), copy_to(*self, (*self).device, its ? &*its : nullptr, (*self).kind));
       },
       nb::kw_only(), "queue"_a.none() = nb::none(),
-      "Returns a copy in new, writable memory of the same device. queue: as for to().");
+      "Returns a copy in new, writable memory of the same device.\n\nqueue: as for to().");
 }
 
 }  // namespace crossdock::python

@@ -126,8 +126,9 @@ void bind_cuda_array(nb::module_& module) {
   module.def(
       "set_cuda_array_interface_sync", [](bool enabled) { heeded.store(enabled ? 1 : 0); }, "enabled"_a,
       "Sets whether arrays that are imported by __cuda_array_interface__ are ordered after their stream, for calls "
-      "without `sync`. It is True, unless the environment has CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0. With False, the "
-      "program is responsible for the order.");
+      "without `sync`.\n\n"
+      "enabled: False: the program is responsible for the order. At the start it is True, unless the environment has "
+      "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0.");
 }
 
 }  // namespace crossdock::python

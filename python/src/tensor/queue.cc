@@ -181,15 +181,16 @@ nb::object event_object(const Event& event, const device::NativeContext& of) { r
 
 void def_after() {
   def_tensor_method("after", after, "event"_a,
-                    "Returns the same memory, on which the work before an event is pending, too: every consumer comes "
-                    "after it. For a result whose work isn't on its queue, as in "
-                    "asarray(result).after(queue.record()).");
+                    "Returns the same memory, on which more work is pending: every consumer comes after it, too. For a "
+                    "result whose work isn't on its queue, as in asarray(result).after(queue.record()).\n\n"
+                    "event: the event at the end of that work.");
 }
 
 void bind_queue(nb::module_& module) {
   nb::class_<PyEvent>(module, "Event",
                       "A point in the work of a queue. Stays valid without the queue. Safe to share between threads.")
-      .def_prop_ro("device", [](const PyEvent& self) { return self.of.device; })
+      .def_prop_ro(
+          "device", [](const PyEvent& self) { return self.of.device; }, "The device on which the work runs.")
       .def_prop_ro("done", done, "Whether the work before this point is done. Raises the error of failed work.")
       .def_prop_ro("native", native,
                    "The address for Arrow's sync_event, for example of a cudaEvent_t; 0 if there is no pending work.")
@@ -249,8 +250,9 @@ void bind_queue(nb::module_& module) {
           "other queues than SYCL's.")
       .def("record", record, "Returns an event for the end of the work that is on the queue now.")
       .def("wait_for", order_after, "event"_a.none(),
-           "Orders work that is submitted from now on after the event. Returns at once, except for an event of another "
-           "driver, for which it waits.")
+           "Orders work that is submitted from now on after an event. Returns at once, except for an event of another "
+           "driver, for which it waits.\n\n"
+           "event: an event of any device.")
       .def(
           "wait", [](const PyQueue& self) { wait(record(self)); },
           "Waits until all work that is on the queue now is done.")

@@ -277,7 +277,8 @@ void bind_tensor(nb::module_& module) {
   Py_INCREF(type.ptr());
   nb::setattr(type, "__dlpack_c_exchange_api__", checked(dlpack_exchange_api()));
   def_tensor_method("transpose", transpose, "axes"_a,
-                    "Returns the same memory with its dimensions in another order; without axes, in reversed order.");
+                    "Returns the same memory with its dimensions in another order.\n\n"
+                    "axes: the dimensions in their new order, as numbers or as one tuple; none: in reversed order.");
   def_tensor_method(
       "wait", [](const TensorObject& self) { wait_for(*self); },
       "Waits for the pending work on the memory. Raises the error of failed work.");

@@ -243,8 +243,9 @@ void bind_usm_array(nb::module_& module) {
         return shown(*self, syclobj ? syclobj->ptr() : nullptr);
       },
       "syclobj"_a.none() = "queue",
-      "Returns the dictionary of __sycl_usm_array_interface__ with another syclobj: \"context\", a capsule for one "
-      "consumer, or \"filter\", the filter string of a device if the memory is of its default context.");
+      "Returns the dictionary of __sycl_usm_array_interface__ with another syclobj.\n\n"
+      "syclobj: \"queue\", as the attribute has it; \"context\", a capsule for one consumer; or \"filter\", the filter "
+      "string of a device if the memory is of its default context.");
 }
 
 }  // namespace crossdock::python

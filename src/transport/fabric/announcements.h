@@ -5,7 +5,8 @@
 
 #include "core/bytes.h"
 
-/// The payloads of the frames that announce what comes beside the link. docs/protocol-fabric.md specifies them.
+/// The payloads of the frames that announce what comes beside the link. docs/reference/protocol-fabric.md specifies
+/// them.
 namespace crossdock::transport::fabric {
 
 /// A body: messages of libfabric with the tags `first_tag`, `first_tag` + 1, ..., whose bytes follow each other.

@@ -11,8 +11,8 @@
 #include "core/channel_role.h"
 #include "transport/transport.h"
 
-/// Parts of the handshake that the transports share. The packets of each are its own: docs/protocol-shm.md and
-/// docs/protocol-tcp.md specify them.
+/// Parts of the handshake that the transports share. The packets of each are its own: docs/reference/protocol-shm.md
+/// and docs/reference/protocol-tcp.md specify them.
 namespace crossdock::transport {
 
 /// The reason why a server rejects a client, as a number in its answer.

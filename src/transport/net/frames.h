@@ -8,7 +8,8 @@
 #include "core/bytes.h"
 #include "crc32c.h"
 
-/// The frames of both directions of a connection, after the handshake. docs/protocol-tcp.md is the specification.
+/// The frames of both directions of a connection, after the handshake. docs/reference/protocol-tcp.md is the
+/// specification.
 namespace crossdock::transport::net {
 
 enum class FrameKind : std::uint8_t {
@@ -18,7 +19,7 @@ enum class FrameKind : std::uint8_t {
   kTaken = 4,    ///< How many messages this end has taken in total.
   kWindow = 5,   ///< How many messages this end allows in flight: tells the peer how often to acknowledge them.
   kGoodbye = 6,  ///< The last frame before an end closes.
-  // Of a transport that carries bodies beside the stream (docs/protocol-fabric.md):
+  // Of a transport that carries bodies beside the stream (docs/reference/protocol-fabric.md):
   kBodyBeside = 7,  ///< Tagged: announces a body. The payload says how its bytes come.
   kRegion = 8,      ///< Announces a region, under the number in `tag`.
   kRetired = 9,     ///< Withdraws a region's number.

@@ -9,7 +9,7 @@
 #include "token.h"
 #include "transport/internal/handshake.h"
 
-/// The records of the handshake, in bytes. All integers are little-endian. docs/protocol-tcp.md is their
+/// The records of the handshake, in bytes. All integers are little-endian. docs/reference/protocol-tcp.md is their
 /// specification.
 namespace crossdock::transport::net {
 

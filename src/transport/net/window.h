@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-/// The two ends of a window of messages over a network: what was sent and isn't taken yet. docs/protocol-tcp.md and
-/// docs/protocol-ucx.md say when an end acknowledges.
+/// The two ends of a window of messages over a network: what was sent and isn't taken yet.
+/// docs/reference/protocol-tcp.md and docs/reference/protocol-ucx.md say when an end acknowledges.
 namespace crossdock::transport::net {
 
 /// Which messages of the peer this end has taken, and when the peer is to be told. Belongs to the receiving half: use

@@ -9,7 +9,7 @@
 #include "transport/internal/handshake.h"
 
 /// The packets on the control socket, in bytes: three for the handshake, then doorbells and regions. All integers are
-/// little-endian. docs/protocol-shm.md is the specification.
+/// little-endian. docs/reference/protocol-shm.md is the specification.
 namespace crossdock::transport::shm {
 
 inline constexpr std::uint32_t kProtocolVersion = 2;

@@ -17,7 +17,7 @@
 
 /// A pair of rings, one for each direction, in memory that is already mapped. Each end writes its own piece of memory
 /// and reads the other's. An end writes its outgoing ring, and how far it has read the incoming one.
-/// docs/protocol-shm.md has the layout in bytes.
+/// docs/reference/protocol-shm.md has the layout in bytes.
 namespace crossdock::transport::shm {
 
 inline constexpr std::uint64_t kMinRingBytes = 64 << 10;

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// Finds the path of a socket from the address of a shm URI (docs/protocol-shm.md, "Address").
+/// Finds the path of a socket from the address of a shm URI (docs/reference/protocol-shm.md, "Address").
 namespace crossdock::transport::shm {
 
 /// Longest path of a socket, by the system's limit.

@@ -9,7 +9,7 @@
 
 /// Bodies of parts that lie apart. UCX sends a message of several parts in small copies, and one of a single part
 /// without a copy. So a large part is a message of its own, between two ends of Crossdock's, and others are packed
-/// before they are sent. docs/protocol-ucx.md is the specification.
+/// before they are sent. docs/reference/protocol-ucx.md is the specification.
 namespace crossdock::transport::ucx {
 
 /// The id of the active messages with pieces of bodies.

@@ -9,7 +9,7 @@
 #include "core/bytes.h"
 #include "transport/transport.h"
 
-/// The control messages after the handshake, in bytes. docs/protocol-ucx.md is the specification.
+/// The control messages after the handshake, in bytes. docs/reference/protocol-ucx.md is the specification.
 namespace crossdock::transport::ucx {
 
 enum class ControlKind : std::uint32_t {

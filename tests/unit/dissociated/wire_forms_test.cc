@@ -120,7 +120,7 @@ TEST_F(WireForms, WantDataIsTheTagOfTheUriAndAnOpaqueBody) {
 
 // "Metadata Stream Sequence": "A 5-byte prefix"; "the first message in the stream (MUST always be a schema message)
 // MUST have a sequence number of 0. Each subsequent message MUST increment the number by 1"; End of Stream is "exactly
-// 5 bytes". Its number, last + 1, is decided (docs/protocol.md).
+// 5 bytes". Its number, last + 1, is decided (docs/reference/protocol.md).
 TEST_F(WireForms, PrefixesAreTypeAndNumber) {
   ask();
   EXPECT_EQ(to_vector(sender_.next_message()), bytes({0x01, 0x00, 0x00, 0x00, 0x00}));
@@ -237,7 +237,7 @@ TEST_F(WireForms, FreeDataIsAddresses) {
   EXPECT_EQ(sender_.leases().outstanding(), 0u);
 }
 
-// Ours (docs/protocol.md, "Metadata messages"): type 255, the next number, a reason in UTF-8.
+// Ours (docs/reference/protocol.md, "Metadata messages"): type 255, the next number, a reason in UTF-8.
 TEST_F(WireForms, AnErrorIsType255TheNextNumberAndAReason) {
   ask();
   sender_.next_message();
@@ -253,8 +253,8 @@ TEST_F(WireForms, AnErrorIsType255TheNextNumberAndAReason) {
   EXPECT_EQ(to_vector(item->metadata), bytes({'N', 'o', ':', ' ', 0xC3, 0xA9}));
 }
 
-// Ours (feature bit 3 of docs/protocol-shm.md): the client's cancel is an End of Stream message of exactly 5 bytes
-// whose number means nothing. To a client that follows the text alone it is no message at all.
+// Ours (feature bit 3 of docs/reference/protocol-shm.md): the client's cancel is an End of Stream message of exactly 5
+// bytes whose number means nothing. To a client that follows the text alone it is no message at all.
 TEST_F(WireForms, ACancelIsAnEndOfStreamFromTheClient) {
   const auto cancel = bytes({0x00, 0xAB, 0xCD, 0xEF, 0x01});
   EXPECT_FALSE(sender_.on_untagged(cancel));  // it crossed with the end
