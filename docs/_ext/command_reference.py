@@ -17,9 +17,9 @@ COLUMNS = 84  # as wide as a page shows it
 def _parts() -> Iterator[str]:
     import typer
 
-    from crossdock.cli import app
+    from crossdock.cli import application
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(application())
     settings = {"terminal_width": COLUMNS, "max_content_width": COLUMNS}
     top = command.make_context("crossdock", [], resilient_parsing=True, **settings)
     yield f"```text\n{command.get_help(top)}\n```"

@@ -223,11 +223,11 @@ def command_lines() -> list[str]:
 def test_a_command_of_a_page_is_one(line):
     import typer
 
-    from crossdock.cli import app
+    from crossdock.cli import application
 
     words = shlex.split(line, comments=True)
     end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&")), len(words))
-    top = typer.main.get_command(app)
+    top = typer.main.get_command(application())
     context = top.make_context("crossdock", [], resilient_parsing=True)
     name, *arguments = words[1:end]
     command = top.get_command(context, name)  # type: ignore[attr-defined]
