@@ -244,11 +244,11 @@ class CROSSDOCK_EXPORT Client {
   /// and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
-  /// Requests the batch statistics of a table: a table with one row for each of its batches, as docs/reference/protocol.md,
-  /// "Batch statistics", describes it. Reader::version() is that of the table. Nothing is known of columns that don't
-  /// exist, and of those whose type has no statistics. They are the server's word: a client that doesn't trust it
-  /// checks the data. Returns null if the server doesn't know such requests. Throws UnsupportedError (`name` isn't a
-  /// table), ResourceError (too many columns), and otherwise as get().
+  /// Requests the batch statistics of a table: a table with one row for each of its batches, as
+  /// docs/reference/protocol.md, "Batch statistics", describes it. Reader::version() is that of the table. Nothing is
+  /// known of columns that don't exist, and of those whose type has no statistics. They are the server's word: a client
+  /// that doesn't trust it checks the data. Returns null if the server doesn't know such requests. Throws
+  /// UnsupportedError (`name` isn't a table), ResourceError (too many columns), and otherwise as get().
   std::unique_ptr<Reader> batch_statistics(const std::string& name, std::vector<std::string> columns,
                                            int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
   /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
