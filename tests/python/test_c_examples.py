@@ -116,7 +116,7 @@ def test_a_table_of_python(build: Callable[[Path, Path], Path], prefix: Path, tm
 
 def test_the_page_on_c(prefix: Path, tmp_path: Path) -> None:
     cmake = need("cmake")
-    page = (ROOT / "docs" / "c.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "c.md").read_text()
     program, stopped = re.findall(r"^```c\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (project,) = re.findall(r"^```cmake\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     (tmp_path / "CMakeLists.txt").write_text(project)

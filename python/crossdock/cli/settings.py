@@ -162,7 +162,8 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
         text = _text(value)
         if _options.scheme_of(text) not in schemes:
             known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
-            raise WrongValueError(f"must be a URI whose scheme is {known}, as {schemes[0]}:..., not {text!r}")
+            meant = "" if ":" in text else f"; did you mean {schemes[0]}:{text}?"
+            raise WrongValueError(f"must be a URI whose scheme is {known}, not {text!r}{meant}")
         return text
 
     return read
@@ -235,7 +236,8 @@ def given_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found[setting.name] = setting.read(value)
         except WrongValueError as error:
-            raise xd.InvalidArgumentError(f"{option} {error}") from None
+            kind = xd.UriError if setting.name in ("uri", "flight") else xd.InvalidArgumentError
+            raise kind(f"{option} {error}") from None
     return found
 
 
