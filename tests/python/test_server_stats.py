@@ -174,10 +174,10 @@ def test_over_tls_a_certificate_opens_them_if_the_server_demands_one(tmp_path: P
 @pytest.mark.parametrize("stats", [None, "any"])
 def test_another_user_does_not_see_them(stats):
     program = """if True:
-        import os, sys
+        import importlib.util, os, sys
         import crossdock as xd
 
-        connect = xd.connect  # is imported now: another user may not be able to read where Python is
+        connect = xd.connect  # All is imported now: another user may not be able to read where Python is.
         os.setgid(65534)
         os.setuid(65534)
         with connect(sys.argv[1], users="any") as client:
