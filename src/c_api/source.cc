@@ -1,6 +1,7 @@
 #include "crossdock/c_api/source.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,7 +115,12 @@ crossdock_status crossdock_source_tensors(const crossdock_named_tensor* tensors,
     crossdock_source*& out = result(source, "source");
     std::vector<ManagedTensor> managed;
     std::vector<crossdock::session::NamedTensor> named;
+    std::set<const DLManagedTensorVersioned*> seen;
     for (const crossdock_named_tensor& one : array_of(tensors, n, "tensors")) {
+      if (one.tensor != nullptr && !seen.insert(one.tensor).second) {
+        throw InvalidArgumentError(
+            "tensors has the same DLManagedTensorVersioned twice: its deleter may be called once");
+      }
       managed.emplace_back(one.tensor);
       named.push_back({texts_of(one.keys, one.n_keys, "keys"), managed.back().tensor()});
     }

@@ -142,6 +142,8 @@ TEST_F(CTensor, OnFailureTheCallerKeepsAllOfThem) {
   EXPECT_EQ(*freed_, 0);
   const crossdock_named_tensor missing[] = {{key, 1, good.managed()}, {key, 1, nullptr}};
   EXPECT_TRUE(failed(crossdock_source_tensors(missing, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT));
+  const crossdock_named_tensor twice[] = {{key, 1, good.managed()}, {key, 1, good.managed()}};
+  EXPECT_TRUE(failed(crossdock_source_tensors(twice, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT, "twice"));
   good.managed()->dl_tensor.shape[0] = -1;
   EXPECT_TRUE(failed(crossdock_source_tensor(good.managed(), &source, &error_), CROSSDOCK_ERROR_INVALID_DATA));
   EXPECT_EQ(*freed_, 0);
