@@ -1,10 +1,9 @@
 #include "session/catalog.h"
 
 #include <algorithm>
-#include <functional>
+#include <iterator>
 #include <random>
 #include <utility>
-#include <vector>
 
 #include "core/release.h"
 #include "core/text.h"
@@ -624,17 +623,29 @@ void Catalog::forget_listings() noexcept {
 // `lists`: whether the error may tell the other names.
 void Catalog::throw_not_found(std::string_view name, bool lists) const {
   if (!lists) throw NotFoundError("nothing is published as " + shown(name));
-  // Those that begin like it come first: it may be misspelt.
-  const auto alike = [&](std::string_view other) { return std::ranges::mismatch(name, other).in1 - name.begin(); };
-  std::vector<std::string_view> others;
-  others.reserve(items_.size());
-  for (const auto& [other, item] : items_) others.emplace_back(other);
-  std::ranges::stable_sort(others, std::greater(), alike);
+  // Those that begin like it come first: it may be misspelt. They are its neighbours, so that a request for a name that
+  // isn't there doesn't look at all names. `first` to `last` are listed already.
+  const auto in_common = [&](const Items::const_iterator& item) {
+    return static_cast<std::size_t>(std::ranges::mismatch(name, item->first).in1 - name.begin());
+  };
+  auto first = items_.lower_bound(name);
+  auto last = first;
   std::string known;
-  for (std::size_t i = 0; i < std::min<std::size_t>(others.size(), 10); ++i) {
-    known += (i == 0 ? "" : ", ") + in_quotes(others[i]);
+  std::size_t room = 10;
+  const auto list = [&](const Items::const_iterator& item) {
+    known += (known.empty() ? "" : ", ") + in_quotes(item->first);
+    --room;
+  };
+  while (room > 0 && (first != items_.begin() || last != items_.end())) {
+    std::size_t most = 0;
+    if (first != items_.begin()) most = in_common(std::prev(first));
+    if (last != items_.end()) most = std::max(most, in_common(last));
+    const auto begin = items_.lower_bound(name.substr(0, most));
+    for (auto item = begin; item != first && room > 0; ++item) list(item);
+    for (; last != items_.end() && room > 0 && in_common(last) == most; ++last) list(last);
+    first = begin;
   }
-  if (others.size() > 10) known += ", ...";
+  if (items_.size() > 10) known += ", ...";
   throw NotFoundError("nothing is published as " + shown(name) +
                       (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));
 }

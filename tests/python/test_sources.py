@@ -628,3 +628,20 @@ def test_an_engines_threads_get_the_producers_own_error():
     with pytest.raises(NotImplementedError, match="no more than that") as caught:
         read_by_an_engine(pa.RecordBatchReader.from_batches(TABLE.schema, batches()))
     assert "RemoteError" not in str(caught.value)
+
+
+def test_an_error_lists_those_that_begin_like_the_name_first():
+    names = ["trips", "trip-days", "train", "a", "b", "zebra", *(f"n{i}" for i in range(10)), "t", "tripods"]
+    with xd.serve({name: pa.table({"n": [1]}) for name in names}, "shm:") as server, xd.connect(server.uri) as client:
+
+        def listed(name: str) -> list[str]:
+            with pytest.raises(xd.NotFoundError) as error:
+                client.get(name)
+            return str(error.value).partition("the catalog has ")[2].partition(" (")[0].split(", ")
+
+        rest = ['"a"', '"b"', '"n0"', '"n1"', '"n2"', '"n3"', '"n4"', '"n5"']
+        assert listed("trip") == ['"trip-days"', '"tripods"', '"trips"', '"train"', '"t"', *rest[:5], "..."]
+        assert listed("zz") == ['"zebra"', *rest, '"n6"', "..."]
+        assert listed("0") == [*rest, '"n6"', '"n7"', "..."]
+        server.update({}, withdraw=[name for name in names if name.startswith(("n", "t"))])
+        assert listed("b2") == ['"b"', '"a"', '"zebra"']
