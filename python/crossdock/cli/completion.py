@@ -11,9 +11,9 @@ import crossdock as xd
 from crossdock import _native
 from crossdock._names import shown_name
 
+# As the shell has it: quotes may be open at the end.
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'?|"(?:[^"\\]|\\.)*"?)+""")
 _MOST_SECONDS = 1.0  # A shell waits for this.
-
 
 _kept = ""  # The part of the incomplete word that the shell keeps.
 

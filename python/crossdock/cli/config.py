@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
-from crossdock._files import open_regular
 from crossdock._names import parsed_name, shown_name
 from crossdock._text import shown
+from crossdock.cli.files import read_small
 from crossdock.cli.settings import SETTINGS, WrongValueError
 
 _MOST_BYTES = 16 << 20
@@ -57,18 +57,13 @@ def read_config(path: Path) -> Config:
 
 
 def _read(path: Path) -> str:
-    try:
-        with open_regular(path, str(path)) as file:
-            _refuse_writers(path, file.fileno())
-            content = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise xd.NotFoundError(f"the configuration file {path} doesn't exist") from None
-    except IsADirectoryError:
-        raise xd.InvalidArgumentError(f"{path} is a folder, not a configuration file") from None
-    except PermissionError:
-        raise xd.PermissionError(f"the configuration file {path} can't be read: permission denied") from None
-    if len(content) > _MOST_BYTES:
-        raise xd.InvalidArgumentError(f"{path} has more than {_MOST_BYTES:,} bytes")
+    content = read_small(
+        path,
+        f"the configuration file {path}",
+        "configuration file",
+        _MOST_BYTES,
+        lambda descriptor: _refuse_writers(path, descriptor),
+    )
     try:
         return content.decode()
     except UnicodeDecodeError as error:

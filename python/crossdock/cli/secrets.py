@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import crossdock as xd
-from crossdock._files import open_regular
 from crossdock._text import shown
+from crossdock.cli.files import read_small
 
 _MOST_BYTES = 1 << 20
 
@@ -27,21 +27,13 @@ def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
 
 
 def _read(path: Path, what: str) -> bytes:
-    try:
-        with open_regular(path, f"the file of the {what}, {path},") as file:
-            _check_owner_alone(os.fstat(file.fileno()), path, what)
-            content = file.read(_MOST_BYTES + 1)
-    except xd.Error:
-        raise
-    except FileNotFoundError:
-        raise xd.NotFoundError(f"the file of the {what}, {path}, doesn't exist") from None
-    except IsADirectoryError:
-        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, is a folder") from None
-    except PermissionError:
-        raise xd.PermissionError(f"the file of the {what}, {path}, can't be read: permission denied") from None
-    if len(content) > _MOST_BYTES:
-        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, has more than {_MOST_BYTES:,} bytes")
-    return content
+    return read_small(
+        path,
+        f"the file of the {what}, {path},",
+        f"file of a {what}",
+        _MOST_BYTES,
+        lambda descriptor: _check_owner_alone(os.fstat(descriptor), path, what),
+    )
 
 
 def read_secret(path: Path, what: str) -> str:
