@@ -1,6 +1,9 @@
 #pragma once
 
-/// Includes what most programs need: all public headers but device/sycl.h, device/sim_event.h and core/debug.h.
+/// Includes what most programs need: all public headers but session/await.h, device/sycl.h, device/sim_event.h and
+/// core/debug.h.
+#include "crossdock/array/builder.h"
+#include "crossdock/array/column.h"
 #include "crossdock/array/column_view.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/schema.h"

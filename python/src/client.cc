@@ -25,6 +25,7 @@
 #include "tensor/tensor.h"
 #include "tensor/transfer.h"
 #include "text.h"
+#include "time_limit.h"
 #include "types.h"
 #include "wait.h"
 
@@ -44,8 +45,9 @@ class PyClient {
  public:
   PyClient(const std::string& uri, const std::optional<std::string>& data_uri, int timeout_ms,
            const std::optional<std::string>& way, const session::TransportOptions& transports, bool any_location) {
-    session::ClientOptions options{
-        .timeout_ms = timeout_ms, .transports = session::make_transports(transports), .any_location = any_location};
+    session::ClientOptions options{.timeout = time_limit(timeout_ms),
+                                   .transports = session::make_transports(transports),
+                                   .any_location = any_location};
     if (way) options.way = way_of(*way);
     client_ = blocking([&](const transport::InterruptHook& hook) {
       if (data_uri) return std::make_unique<session::Client>(uri, *data_uri, std::move(options), hook);
@@ -87,10 +89,9 @@ class PyClient {
     if (!arena.is_none()) options.arena = arena_in(arena);
     if (!device.is_none()) options.device = select_device(device);
     if (validation) options.validation = validation_of(*validation);
-    options.all_columns = !columns.has_value();
-    if (columns) options.columns = std::move(*columns);
+    options.columns = std::move(columns);
     options.wait = wait_of(wait);
-    options.timeout_ms = timeout_ms;
+    options.timeout = time_limit(timeout_ms);
     if (log != nullptr) log->attach(&options);
     const auto start = [&, which = name_in(name)](const transport::InterruptHook& hook) {
       return client_->get(which, options, hook);
@@ -102,7 +103,7 @@ class PyClient {
   PyReader* batch_statistics(const nb::bytes& name, std::vector<std::string> columns, int timeout_ms,
                              Interrupt* interrupt) {
     auto reader = in_call(interrupt, [&, which = name_in(name)](const transport::InterruptHook& hook) {
-      return client_->batch_statistics(which, columns, timeout_ms, hook);
+      return client_->batch_statistics(which, columns, time_limit(timeout_ms), hook);
     });
     return reader ? new PyReader(std::move(reader)) : nullptr;
   }
@@ -173,7 +174,7 @@ class PyClient {
     session::TensorOptions options;
     if (!device.is_none()) options.device = select_device(device);
     options.wait = wait_of(wait);
-    options.timeout_ms = timeout_ms;
+    options.timeout = time_limit(timeout_ms);
     options.limits = limits;
     options.copy_on_write = copy_on_write;
     options.bytes_copied = copied;

@@ -59,7 +59,7 @@ auto for_consumer(Read&& read) {
 void keep_anywhere(RecordBatch* batch, const std::shared_ptr<const void>& owner) {
   batch->owner = owner;
   if (batch->event.native() != nullptr) {
-    batch->event = device::Event(batch->event.native(), std::const_pointer_cast<void>(owner));
+    batch->event = device::Event(device::NativeEvent(batch->event.native()), std::const_pointer_cast<void>(owner));
   }
   for (auto& dictionary : batch->dictionaries) {
     if (dictionary == nullptr) continue;

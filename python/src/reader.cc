@@ -171,7 +171,10 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   bool there = true;
   try {
     if (reader_ != nullptr) {
-      there = reader_->try_next(batch);
+      session::Polled found = reader_->try_next();
+      if (found.error) std::rethrow_exception(found.error);
+      there = found.state != session::Polled::State::kNotYet;
+      *batch = std::move(found.batch);
     } else {
       *batch = stream_->next();
     }

@@ -4,6 +4,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "module.h"
 #include "server_stats.h"
 #include "text.h"
+#include "time_limit.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -35,9 +37,9 @@ class PyRelay {
           bool stale) {
     session::RelayOptions options{
         .server = server,
-        .client = {.timeout_ms = timeout_ms, .transports = session::make_transports(transports)},
+        .client = {.timeout = time_limit(timeout_ms), .transports = session::make_transports(transports)},
         .max_memory = max_memory,
-        .max_age_ms = max_age_ms,
+        .max_age = std::chrono::milliseconds(max_age_ms),
         .stale = stale};
     options.server.log = log_to_python();
     relay_ = blocking([&](const transport::InterruptHook& hook) {
@@ -58,7 +60,7 @@ class PyRelay {
   bool closed() const noexcept { return closed_.load(); }
 
   bool drain(int timeout_ms) {
-    return blocking([&](const transport::InterruptHook& hook) { return relay_->drain(timeout_ms, hook); });
+    return blocking([&](const transport::InterruptHook& hook) { return relay_->drain(time_limit(timeout_ms), hook); });
   }
 
   void close() {

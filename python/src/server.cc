@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@
 #include "tensor/tensor.h"
 #include "tensor/transfer.h"
 #include "text.h"
+#include "time_limit.h"
 #include "transport/shm.h"
 #include "types.h"
 #include "wait.h"
@@ -165,7 +167,7 @@ class PyServer {
   }
 
   bool drain(int timeout_ms) {
-    return blocking([&](const transport::InterruptHook& hook) { return server_->drain(timeout_ms, hook); });
+    return blocking([&](const transport::InterruptHook& hook) { return server_->drain(time_limit(timeout_ms), hook); });
   }
 
   void close() {
@@ -243,7 +245,8 @@ void bind_server(nb::module_& module) {
       .def_rw("uris", &ServerOptions::uris)
       .def_rw("window", &ServerOptions::window)
       .def_rw("lease_limit", &ServerOptions::lease_limit)
-      .def_rw("lease_patience_ms", &ServerOptions::lease_patience_ms)
+      .def_prop_rw("lease_patience_ms", nullptr,
+                   [](ServerOptions& self, std::int64_t ms) { self.lease_patience = time_limit(ms); })
       .def_rw("max_leases", &ServerOptions::max_leases)
       .def_rw("max_streams", &ServerOptions::max_streams)
       .def_rw("max_connections", &ServerOptions::max_connections)
@@ -267,9 +270,12 @@ void bind_server(nb::module_& module) {
           "flight_ticket_keys", nullptr,
           [](ServerOptions& self, const std::vector<nb::bytes>& keys) { self.flight.ticket_keys = keys_in(keys); })
       .def_prop_rw("flight_ticket_lifetime", nullptr,
-                   [](ServerOptions& self, std::int64_t seconds) { self.flight.ticket_lifetime_s = seconds; })
-      .def_prop_rw("flight_login_lifetime", nullptr,
-                   [](ServerOptions& self, std::int64_t seconds) { self.flight.login_lifetime_s = seconds; })
+                   [](ServerOptions& self, std::int64_t seconds) {
+                     self.flight.ticket_lifetime = std::chrono::seconds(seconds);
+                   })
+      .def_prop_rw(
+          "flight_login_lifetime", nullptr,
+          [](ServerOptions& self, std::int64_t seconds) { self.flight.login_lifetime = std::chrono::seconds(seconds); })
       .def_prop_rw("wait", nullptr, [](ServerOptions& self, const std::string& name) { self.wait = wait_of(name); })
       .def_prop_rw("transports", nullptr, [](ServerOptions& self, const session::TransportOptions& options) {
         self.transports = session::make_transports(options);

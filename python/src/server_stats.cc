@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "text.h"
@@ -13,21 +15,23 @@ namespace nb = nanobind;
 namespace crossdock::python {
 namespace {
 
-nb::object seconds_or_none(std::int64_t ms) {
-  return ms < 0 ? nb::none() : nb::object(nb::float_(static_cast<double>(ms) / 1000.0));
+using Seconds = std::chrono::duration<double>;
+
+nb::object seconds_or_none(const std::optional<std::chrono::milliseconds>& age) {
+  return age ? nb::object(nb::float_(Seconds(*age).count())) : nb::none();
 }
 
 nb::dict dict_of(const session::DurationHistogram& histogram) {
   nb::list limits;
   nb::list counts;
   for (std::size_t i = 0; i < histogram.kBuckets; ++i) {
-    if (i + 1 < histogram.kBuckets) limits.append(static_cast<double>(histogram.limit_us(i)) / 1e6);
+    if (i + 1 < histogram.kBuckets) limits.append(Seconds(histogram.limit(i)).count());
     counts.append(histogram.counts[i]);
   }
   nb::dict result;
   result["limits"] = limits;
   result["counts"] = counts;
-  result["sum"] = static_cast<double>(histogram.sum_ns) / 1e9;
+  result["sum"] = Seconds(histogram.sum).count();
   return result;
 }
 
@@ -74,7 +78,7 @@ nb::dict dict_of(const session::ServerStats& stats) {
     entry["in_flight"] = consumer.in_flight;
     entry["leases"] = consumer.leases;
     entry["leased_bytes"] = consumer.leased_bytes;
-    entry["oldest_lease"] = seconds_or_none(consumer.oldest_lease_ms);
+    entry["oldest_lease"] = seconds_or_none(consumer.oldest_lease);
     entry["bytes_by_value"] = consumer.bytes_by_value;
     entry["carrier"] = displayed(consumer.carrier);
     entry["way"] =
@@ -89,7 +93,7 @@ nb::dict dict_of(const session::ServerStats& stats) {
   nb::dict result;
   result["version"] = displayed(stats.version);
   result["pid"] = stats.pid;
-  result["uptime"] = static_cast<double>(stats.uptime_ms) / 1000.0;
+  result["uptime"] = Seconds(stats.uptime).count();
   result["uris"] = uris;
   result["sources"] = sources;
   result["sources_left_out"] = stats.sources_left_out;
@@ -110,7 +114,7 @@ nb::dict dict_of(const session::ServerStats& stats) {
   result["bitmap_bytes_copied"] = stats.bitmap_bytes_copied;
   result["leases"] = stats.leases;
   result["leased_bytes"] = stats.leased_bytes;
-  result["oldest_lease"] = seconds_or_none(stats.oldest_lease_ms);
+  result["oldest_lease"] = seconds_or_none(stats.oldest_lease);
   if (stats.relay) add_relay(*stats.relay, &result);
   return result;
 }

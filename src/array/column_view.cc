@@ -77,7 +77,7 @@ std::int64_t ColumnView::null_count() const {
 }
 
 bool ColumnView::boolean(std::int64_t index) const {
-  check(index);
+  check_index(index);
   if (layout_->id != TypeId::kBool) throw_wrong_type("bool");
   return bit(buffer(1).data, offset_ + index);
 }
@@ -87,7 +87,7 @@ std::int64_t ColumnView::number_at(std::size_t which, std::int64_t at, bool wide
 }
 
 std::string_view ColumnView::bytes(std::int64_t index) const {
-  check(index);
+  check_index(index);
   switch (layout_->id) {
     case TypeId::kUtf8:
     case TypeId::kBinary:
@@ -141,7 +141,7 @@ ColumnView ColumnView::child(std::size_t index) const {
 }
 
 ElementRange ColumnView::elements(std::int64_t index) const {
-  check(index);
+  check_index(index);
   const std::int64_t at = offset_ + index;
   std::int64_t start = 0;
   std::int64_t length = 0;
@@ -177,7 +177,7 @@ ElementRange ColumnView::elements(std::int64_t index) const {
 }
 
 ElementPlace ColumnView::place(std::int64_t index) const {
-  check(index);
+  check_index(index);
   const std::int64_t at = offset_ + index;
   if (layout_->id == TypeId::kRunEndEncoded) {
     const ColumnView ends = child(0);
@@ -207,11 +207,11 @@ const RecordBatch& ColumnView::dictionary() const {
   return *values;
 }
 
-std::int64_t ColumnView::index_of_value(std::int64_t index) const {
-  const ColumnView there = values();
-  check(index);
+std::int64_t ColumnView::index_of_value(std::int64_t index, const ColumnView& values) const {
+  if (!is_dictionary()) throw_wrong_type("a dictionary's indices");
+  check_index(index);
   const std::int64_t value = load_integer(layout_->id, buffer(1).data, offset_ + index);
-  if (value < 0 || value >= there.length_) throw_damaged(index, "its index is outside of the dictionary");
+  if (value < 0 || value >= values.length_) throw_damaged(index, "its index is outside of the dictionary");
   return value;
 }
 

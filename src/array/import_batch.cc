@@ -303,7 +303,7 @@ RecordBatch import_as(std::shared_ptr<const Schema> schema, ArrowDeviceArray* ar
   batch.device = {.type = static_cast<device::DeviceType>(array->device_type), .id = array->device_id};
   batch.kind = device::kind_of(batch.device.type);
   batch.read_only = true;
-  if (array->sync_event != nullptr) batch.event = device::Event(array->sync_event, owner);
+  if (array->sync_event != nullptr) batch.event = device::Event(device::NativeEvent(array->sync_event), owner);
   Importer importer(&batch, "");
   if (of_column || is_bare_column(array->array, *batch.schema)) {
     importer.import_column(array->array);

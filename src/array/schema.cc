@@ -5,9 +5,19 @@
 
 #include "array/internal/check_type.h"
 #include "array/internal/text.h"
+#include "crossdock/core/error.h"
 
 namespace crossdock::array {
 namespace {
+
+std::string names_of(const std::vector<Field>& fields) {
+  std::string names;
+  for (const Field& field : fields) {
+    if (!names.empty()) names += ", ";
+    names += "\"" + printable(field.name) + "\"";
+  }
+  return names.empty() ? "no columns" : names;
+}
 
 bool same_dictionary(const std::shared_ptr<const Field>& a, const std::shared_ptr<const Field>& b) {
   if (a == b) return true;
@@ -161,6 +171,21 @@ Schema::Schema(std::vector<Field> fields, Metadata metadata)
   IdAssigner(checker).assign(fields_, "");
   Flattener flattener{nodes_, dictionaries_, n_buffers_, n_variadic_};
   for (const Field& field : fields_) flattener.add(field);
+}
+
+std::size_t Schema::index_of(std::string_view name) const {
+  std::size_t found = fields_.size();
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (fields_[i].name != name) continue;
+    if (found != fields_.size()) {
+      throw InvalidArgumentError("column \"" + printable(name) + "\" is ambiguous: columns " + std::to_string(found) +
+                                 " and " + std::to_string(i) + " both have that name");
+    }
+    found = i;
+  }
+  if (found == fields_.size())
+    throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(fields_));
+  return found;
 }
 
 std::string Schema::to_string() const {

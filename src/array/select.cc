@@ -1,7 +1,6 @@
 #include "array/columns.h"
 #include "array/internal/check_structure.h"
 #include "array/internal/node_path.h"
-#include "array/internal/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -11,29 +10,6 @@ template <typename T>
 void append(const std::vector<T>& from, std::size_t begin, std::size_t end, std::vector<T>* to) {
   to->insert(to->end(), from.begin() + static_cast<std::ptrdiff_t>(begin),
              from.begin() + static_cast<std::ptrdiff_t>(end));
-}
-
-std::string names_of(const Schema& schema) {
-  std::string names;
-  for (const Field& field : schema.fields()) {
-    if (!names.empty()) names += ", ";
-    names += "\"" + printable(field.name) + "\"";
-  }
-  return names.empty() ? "no columns" : names;
-}
-
-int index_of(const Schema& schema, const std::string& name) {
-  int found = -1;
-  for (std::size_t i = 0; i < schema.fields().size(); ++i) {
-    if (schema.fields()[i].name != name) continue;
-    if (found >= 0) {
-      throw InvalidArgumentError("column \"" + printable(name) + "\" is ambiguous: columns " + std::to_string(found) +
-                                 " and " + std::to_string(i) + " both have that name");
-    }
-    found = static_cast<int>(i);
-  }
-  if (found < 0) throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(schema));
-  return found;
 }
 
 }  // namespace
@@ -98,7 +74,7 @@ std::shared_ptr<const Schema> select_fields(const Schema& schema, const std::vec
   found.reserve(names.size());
   fields.reserve(names.size());
   for (const std::string& name : names) {
-    found.push_back(index_of(schema, name));
+    found.push_back(static_cast<int>(schema.index_of(name)));
     fields.push_back(schema.fields()[static_cast<std::size_t>(found.back())]);
   }
   auto selected = std::make_shared<Schema>(std::move(fields), schema.metadata());

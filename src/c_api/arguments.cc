@@ -77,8 +77,9 @@ void read_options(void* options, std::size_t known, std::size_t first_size, cons
   std::memcpy(options, &known, sizeof known);
 }
 
-int milliseconds(std::int64_t timeout_ms) noexcept {
-  return static_cast<int>(std::clamp<std::int64_t>(timeout_ms, -1, std::numeric_limits<int>::max()));
+TimeLimit time_limit(std::int64_t timeout_ms) noexcept {
+  if (timeout_ms < 0) return std::nullopt;
+  return std::chrono::milliseconds(std::min<std::int64_t>(timeout_ms, std::numeric_limits<int>::max()));
 }
 
 std::optional<device::Device> device_of(ArrowDeviceType type, std::int64_t id) {

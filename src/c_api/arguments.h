@@ -71,8 +71,8 @@ T options_of(const T* given, std::size_t first_size, const char* what) {
 /// Returns the size that is the first member of a caller's struct. Throws for a size that no version has.
 std::size_t size_in(const void* given, std::size_t first_size, const char* what);
 
-/// Returns a limit of time for the functions of the library: -1 if it is negative.
-int milliseconds(std::int64_t timeout_ms) noexcept;
+/// Returns a limit of time for the functions of the library: none if it is negative.
+TimeLimit time_limit(std::int64_t timeout_ms) noexcept;
 /// Returns the device that a type and a number name; nullopt for type 0, and for the CPU.
 std::optional<device::Device> device_of(ArrowDeviceType type, std::int64_t id);
 transport::WaitMode wait_of(std::int32_t wait);

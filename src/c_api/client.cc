@@ -23,13 +23,13 @@ session::GetOptions get_options(const crossdock_get_options* given) {
   constexpr std::size_t kFirst = offsetof(crossdock_get_options, copy_on_write) + sizeof(std::int32_t);
   const auto read = options_of(given, kFirst, "crossdock_get_options");
   session::GetOptions options;
-  options.all_columns = read.columns == nullptr;
-  options.columns = texts_of(read.columns, read.n_columns, "columns");
+  auto columns = texts_of(read.columns, read.n_columns, "columns");
+  if (read.columns != nullptr) options.columns = std::move(columns);
   if (read.first_row != 0 || read.n_rows != 0) {
     const std::uint64_t rest = std::numeric_limits<std::uint64_t>::max() - read.first_row;
     options.rows = {read.first_row, read.n_rows != 0 ? std::min(read.n_rows, rest) : rest};
   }
-  options.timeout_ms = read.timeout_ms != 0 ? milliseconds(read.timeout_ms) : -1;
+  if (read.timeout_ms != 0) options.timeout = time_limit(read.timeout_ms);
   options.device = device_of(read.device_type, read.device_id);
   options.wait = wait_of(read.wait);
   options.validation = validation_of(read.validation);
@@ -47,7 +47,7 @@ crossdock_status crossdock_connect(crossdock_string uri, const crossdock_client_
     const auto given = options_of(options, kFirst, "crossdock_client_options");
     session::ClientOptions made;
     made.transports = transports_of(given.transports);
-    if (given.timeout_ms != 0) made.timeout_ms = milliseconds(given.timeout_ms);
+    if (given.timeout_ms != 0) made.timeout = time_limit(given.timeout_ms);
     out = new crossdock_client(c_text_of(uri, "uri"), std::move(made), hook_of(given.stop));
   });
 }

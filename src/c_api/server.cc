@@ -43,7 +43,7 @@ session::ServerOptions server_options(const crossdock_server_options& given) {
   }
   set(&options.lease_limit, given.lease_limit);
   set(&options.max_leases, given.max_leases);
-  if (given.lease_patience_ms != 0) options.lease_patience_ms = milliseconds(given.lease_patience_ms);
+  if (given.lease_patience_ms != 0) options.lease_patience = time_limit(given.lease_patience_ms);
   set(&options.window, given.window);
   set(&options.max_streams, given.max_streams);
   set(&options.source_threads, given.source_threads);
@@ -134,7 +134,7 @@ crossdock_status crossdock_server_drain(crossdock_server* server, int64_t timeou
   return guarded(__func__, error, [&] {
     if (drained != nullptr) *drained = 0;
     need(server, "server");
-    const bool ended = server->server.drain(milliseconds(timeout_ms), server->interrupted);
+    const bool ended = server->server.drain(time_limit(timeout_ms), server->interrupted);
     if (drained != nullptr) *drained = ended ? 1 : 0;
   });
 }

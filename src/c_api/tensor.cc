@@ -32,7 +32,7 @@ session::TensorOptions tensor_options(const crossdock_tensor_options* given) {
   constexpr std::size_t kFirst = offsetof(crossdock_tensor_options, copy_on_write) + sizeof(std::int64_t);
   const auto read = options_of(given, kFirst, "crossdock_tensor_options");
   session::TensorOptions options;
-  options.timeout_ms = read.timeout_ms != 0 ? milliseconds(read.timeout_ms) : -1;
+  if (read.timeout_ms != 0) options.timeout = time_limit(read.timeout_ms);
   options.device = device_of(read.device_type, read.device_id);
   options.wait = wait_of(read.wait);
   options.copy_on_write = read.copy_on_write != 0;

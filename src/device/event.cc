@@ -12,13 +12,13 @@ struct Event::State {
   std::shared_ptr<const Error> failure;  ///< Guarded by `mutex`.
 };
 
-Event::Event(void* native, std::shared_ptr<void> owner) : state_(std::make_shared<State>()) {
-  state_->native = native;
+Event::Event(NativeEvent native, std::shared_ptr<void> owner) : state_(std::make_shared<State>()) {
+  state_->native = native.get();
   state_->owner = std::move(owner);
 }
 
 Event Event::failed(std::shared_ptr<const Error> failure) {
-  Event event(nullptr, nullptr);
+  Event event(NativeEvent(), nullptr);
   event.fail(std::move(failure));
   return event;
 }

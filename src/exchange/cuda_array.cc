@@ -108,12 +108,12 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   if (asked == nullptr) {
     // Nothing can be ordered here: keeps the stream for a consumer that can.
     if (!ordered) return;
-    tensor->queue = device::Queue(tensor->device, stream_handle(*stream), keeper_of(*tensor));
+    tensor->queue = device::Queue(tensor->device, device::NativeQueue(stream_handle(*stream)), keeper_of(*tensor));
     return;
   }
   if (tensor->data == nullptr && stream) {
     // Without elements, the stream tells the device, unless each device has it.
-    const auto its = drivers.for_type(DeviceType::kCuda)->context_of_queue(stream_handle(*stream));
+    const auto its = drivers.for_type(DeviceType::kCuda)->context_of_queue(device::NativeQueue(stream_handle(*stream)));
     if (its) tensor->device = its->device;
   }
   void* const native = pointer != nullptr ? locate(tensor, pointer, *asked) : nullptr;
@@ -142,7 +142,8 @@ device::Queue lasting_queue(const Tensor& tensor, const device::DriverRegistry& 
   if (tensor.native_context == nullptr) {
     return drivers.default_queue(tensor.queue ? tensor.queue->device() : tensor.device);
   }
-  return drivers.context(tensor.device, tensor.native_context.get())->wrap_queue(stream_handle(kLegacyStream), nullptr);
+  return drivers.context(tensor.device, tensor.native_context.get())
+      ->wrap_queue(device::NativeQueue(stream_handle(kLegacyStream)), nullptr);
 }
 
 }  // namespace

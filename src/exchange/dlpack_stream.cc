@@ -57,7 +57,7 @@ void note_queue(Tensor* tensor, const Queue& queue, const DriverRegistry& driver
 /// Sets the queue for work on a stream whose driver isn't here. The tensor may be handed to a consumer that can wait
 /// for that stream.
 void note_unknown_queue(Tensor* tensor, void* native) {
-  tensor->queue = Queue(tensor->device, native, std::const_pointer_cast<void>(tensor->owner));
+  tensor->queue = Queue(tensor->device, device::NativeQueue(native), std::const_pointer_cast<void>(tensor->owner));
 }
 
 /// Assumes that the producer has ordered its work before the default stream of `device`. Does so only if the interface
@@ -68,7 +68,7 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
   void* const native = its.default_stream;
   const ContextPtr context = drivers.context_or_null(device);
   if (context == nullptr) return note_unknown_queue(tensor, native);
-  note_queue(tensor, context->wrap_queue(native, nullptr), drivers);
+  note_queue(tensor, context->wrap_queue(device::NativeQueue(native), nullptr), drivers);
 }
 
 /// Orders the consumer's stream after what is pending on the tensor. Orders it on the device of the stream if that can
@@ -78,10 +78,10 @@ void note_default_stream(Tensor* tensor, const Device& device, const DriverRegis
 bool order_stream(std::span<const Device> devices, void* native, const Tensor& tensor, const DriverRegistry& drivers) {
   const auto driver = drivers.for_type(context_of_work(tensor, drivers)->device().type);
   const auto order_stream_of = [&](const ContextPtr& context) {
-    order_on(tensor, *context, context->wrap_queue(native, nullptr));
+    order_on(tensor, *context, context->wrap_queue(device::NativeQueue(native), nullptr));
   };
   if (driver->handles(devices.front().type)) {
-    if (const auto its = driver->context_of_queue(native)) {
+    if (const auto its = driver->context_of_queue(device::NativeQueue(native))) {
       order_stream_of(drivers.context(its->device, its->native));
       return true;
     }

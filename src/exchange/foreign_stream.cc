@@ -12,12 +12,13 @@ namespace crossdock::exchange {
 using device::Device;
 using device::DriverRegistry;
 using device::NativeContext;
+using device::NativeQueue;
 using device::Queue;
 
 Queue wrap_stream(void* native, const NativeContext& otherwise, std::shared_ptr<void> owner,
                   const DriverRegistry& drivers) {
-  const auto its = drivers.for_type(otherwise.device.type)->context_of_queue(native).value_or(otherwise);
-  return drivers.context(its.device, its.native)->wrap_queue(native, std::move(owner));
+  const auto its = drivers.for_type(otherwise.device.type)->context_of_queue(NativeQueue(native)).value_or(otherwise);
+  return drivers.context(its.device, its.native)->wrap_queue(NativeQueue(native), std::move(owner));
 }
 
 Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, std::shared_ptr<void> owner,
@@ -30,10 +31,10 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
   if (handle < 0) throw InvalidArgumentError(std::to_string(handle) + " is not a valid handle of a CUDA stream");
   void* const native = stream_handle(handle);
   const bool own = !device::is_default_cuda_stream(native);
-  const auto its = own    ? driver->context_of_queue(native)
+  const auto its = own    ? driver->context_of_queue(NativeQueue(native))
                    : said ? std::optional(NativeContext{*said})
                           : driver->current_context();
-  if (its) return drivers.context(its->device, its->native)->wrap_queue(native, std::move(owner));
+  if (its) return drivers.context(its->device, its->native)->wrap_queue(NativeQueue(native), std::move(owner));
   if (own) {
     throw InvalidArgumentError("no CUDA device here has the stream " + std::to_string(handle) +
                                ": it was destroyed, or is not a stream");

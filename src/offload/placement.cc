@@ -117,7 +117,7 @@ Placement find_placement(std::span<const Tensor* const> arrays, const std::optio
 
 void order_placement(std::span<const Tensor* const> arrays, const Placement& placement,
                      const device::DriverRegistry& drivers, const exchange::WaitFunction& wait) {
-  const Queue queue = placement.queue.value_or(Queue(Device{}, nullptr, nullptr));
+  const Queue queue = placement.queue.value_or(Queue(Device{}, device::NativeQueue(), nullptr));
   for (const Tensor* array : arrays) exchange::order_on(*array, queue, drivers, wait);
 }
 

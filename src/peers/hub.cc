@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/blocked_signals.h"
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
@@ -76,8 +77,8 @@ const std::shared_ptr<const transport::Transport>& transport_of(const dissociate
 }
 
 /// Returns the ms after which a link isn't waited for any more; 0: there is no limit.
-std::int64_t open_deadline(std::int64_t now_ms, int timeout_ms) noexcept {
-  return timeout_ms < 0 ? 0 : now_ms + timeout_ms;
+std::int64_t open_deadline(std::int64_t now_ms, const TimeLimit& timeout) noexcept {
+  return timeout ? now_ms + to_ms(*timeout) : 0;
 }
 
 /// Waits on the calling thread for something that happens on the I/O thread.
@@ -226,10 +227,10 @@ std::shared_ptr<Link> Hub::Impl::connect(const std::string& text, PeerOptions op
                                        {.role = ChannelRole::kMessages,
                                         .ways = transport->ways() & (transport::Way::kMap | transport::Way::kMessage),
                                         .keeps_descriptors = true},
-                                       options.timeout_ms, interrupted);
+                                       to_ms(options.timeout), interrupted);
   auto link = std::make_shared<Link>(std::move(connection), options, services_);
   const auto opened = std::make_shared<Event>();
-  link->slot.opens_until = open_deadline(now_ns() / 1'000'000, options.timeout_ms);
+  link->slot.opens_until = open_deadline(now_ns() / 1'000'000, options.timeout);
   link->slot.opened = [opened](const std::shared_ptr<Link>&) { opened->set(); };
   command([this, link] { add(link); });
   try {
@@ -487,7 +488,7 @@ void Hub::Impl::accept_from(Listening& listening) {
       }
       const auto link =
           std::make_shared<Link>(std::move(connection), listening.options, services_, listening.queue->place);
-      link->slot.opens_until = open_deadline(now_ / 1'000'000, listening.options.timeout_ms);
+      link->slot.opens_until = open_deadline(now_ / 1'000'000, listening.options.timeout);
       link->slot.opened = [queue = std::weak_ptr(listening.queue)](const std::shared_ptr<Link>& opened) {
         const auto alive = queue.lock();
         if (!opened->open() || !alive || !alive->add(opened)) opened->abort();

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "crossdock/version.h"
 #include "device/leak.h"
@@ -532,7 +533,7 @@ bool Link::turn() noexcept {
 /// takes is progress.
 void Link::check_closing(bool closing, bool aborted, std::int64_t since) {
   closing_until_ = 0;
-  if (!closing || over_ || peer_ended_ || options_.timeout_ms < 0) return;
+  if (!closing || over_ || peer_ended_ || !options_.timeout) return;
   const std::int64_t now = now_ms();
   const std::uint64_t pushed = connection_->pushed();
   if (pushed != progress_pushed_ || peer_took_messages_ != progress_took_) {
@@ -540,10 +541,11 @@ void Link::check_closing(bool closing, bool aborted, std::int64_t since) {
     progress_took_ = peer_took_messages_;
     progress_ms_ = now;
   }
-  closing_until_ = std::max(since, aborted ? 0 : progress_ms_) + options_.timeout_ms;
+  closing_until_ = std::max(since, aborted ? 0 : progress_ms_) + to_ms(options_.timeout);
   if (now < closing_until_) return;
-  const auto late = std::make_exception_ptr(TimeoutError(
-      agreement_.peer + " took nothing for " + std::to_string(options_.timeout_ms) + " ms while this end was closing"));
+  const auto late =
+      std::make_exception_ptr(TimeoutError(agreement_.peer + " took nothing for " +
+                                           std::to_string(to_ms(options_.timeout)) + " ms while this end was closing"));
   {
     const std::lock_guard lock(mutex_);
     if (!close_over_) close_failure_ = late;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "device/leak.h"
 #include "peers/hub.h"
@@ -108,14 +109,14 @@ void Peer::send(std::span<const OutgoingFrame> frames, std::span<const std::byte
 std::optional<Message> Peer::try_recv() { return link_->try_recv(); }
 void Peer::when_readable(Notify notify) { link_->when_readable(std::move(notify)); }
 
-Message Peer::recv(int timeout_ms, const transport::InterruptHook& interrupted) {
-  const TimeLeft left(timeout_ms);
+Message Peer::recv(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
+  const TimeLeft left(to_ms(timeout));
   for (;;) {
     if (auto message = link_->try_recv()) return *std::move(message);
     const auto signal = std::make_shared<Signal>();
     link_->when_readable(notifier(signal));
     if (!signal->wait(left.ms(), interrupted, "waiting for a message of a peer")) {
-      throw TimeoutError(name() + " sent no message within " + std::to_string(timeout_ms) + " ms");
+      throw TimeoutError(name() + " sent no message within " + std::to_string(to_ms(timeout)) + " ms");
     }
   }
 }
@@ -167,14 +168,14 @@ void PeerListener::when_ready(Notify notify) {
   notify();
 }
 
-std::unique_ptr<Peer> PeerListener::accept(int timeout_ms, const transport::InterruptHook& interrupted) {
-  const TimeLeft left(timeout_ms);
+std::unique_ptr<Peer> PeerListener::accept(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
+  const TimeLeft left(to_ms(timeout));
   for (;;) {
     if (auto peer = try_accept()) return peer;
     const auto signal = std::make_shared<Signal>();
     when_ready(notifier(signal));
     if (!signal->wait(left.ms(), interrupted, "waiting for a peer")) {
-      throw TimeoutError("no peer connected within " + std::to_string(timeout_ms) + " ms");
+      throw TimeoutError("no peer connected within " + std::to_string(to_ms(timeout)) + " ms");
     }
   }
 }

@@ -110,7 +110,7 @@ std::vector<CatalogEntry> Client::list(const ListOptions& options, const transpo
   impl_->pool->made_in().check("this Client");
   if (impl_->flight) return impl_->flight->list(options, interrupted);
   GetOptions how;
-  how.timeout_ms = impl_->pool->options().timeout_ms;
+  how.timeout = impl_->pool->options().timeout;
   Reader::Impl reader(impl_->catalog_pool, nullptr, "", how, interrupted);
   CatalogReader catalog(*reader.schema, options);
   std::optional<array::RecordBatch> batch;
@@ -143,7 +143,7 @@ ServerStats Client::server_stats(const transport::InterruptHook& interrupted) {
   pool->put_back(std::move(connection));
   if (!is_ours) throw unknown();
   GetOptions how;
-  how.timeout_ms = pool->options().timeout_ms;
+  how.timeout = pool->options().timeout;
   how.limits.max_metadata_bytes = kMostStatisticsText;
   try {
     Reader::Impl reader(pool, nullptr, std::string(kStatisticsTicket), how, interrupted);
@@ -198,15 +198,15 @@ std::unique_ptr<Reader::Impl> Client::Impl::get(const std::string& name, const G
         std::make_unique<Reader::Impl>(std::move(from.metadata), std::move(from.data), ticket, options, interrupted);
   };
   std::vector<LocationTried> tried =
-      request(name, !options.all_columns, options.device, options.copy_on_write, begin, interrupted);
+      request(name, options.columns.has_value(), options.device, options.copy_on_write, begin, interrupted);
   reader->tried = std::move(tried);
   return reader;
 }
 
 std::unique_ptr<Reader> Client::batch_statistics(const std::string& name, std::vector<std::string> columns,
-                                                 int timeout_ms, const transport::InterruptHook& interrupted) {
+                                           const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
   GetOptions options;
-  options.timeout_ms = timeout_ms;
+  options.timeout = timeout;
   options.batch_statistics = std::move(columns);
   bool unknown = false;  // a Flight server's location may know what its DoGet doesn't
   std::unique_ptr<Reader::Impl> reader;
@@ -239,7 +239,7 @@ std::unique_ptr<Reader> Client::Impl::get_rows(Client* client, const std::string
     std::uint64_t all = 0;
     std::int64_t version = -1;
     // A server that doesn't know such requests sends everything.
-    if (const auto statistics = client->batch_statistics(name, {}, given.timeout_ms, interrupted)) {
+    if (const auto statistics = client->batch_statistics(name, {}, given.timeout, interrupted)) {
       version = statistics->version();
       // Nothing but its version ties data to what was said of it.
       if (version >= 0) options.batches = batches_of(*statistics, &trim, &all);

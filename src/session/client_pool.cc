@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {
@@ -69,7 +70,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     if (connection->still_good()) return connection;
   }
   auto made = std::make_shared<ClientConnection>(
-      transport_->connect(uri_.address, wishes_, options_.timeout_ms, interrupted), where_, weak_from_this());
+      transport_->connect(uri_.address, wishes_, to_ms(options_.timeout), interrupted), where_, weak_from_this());
   const transport::Agreement& agreement = made->transport().agreement();
   if ((uri_.want_data && *uri_.want_data != agreement.want_data) ||
       (uri_.free_data && *uri_.free_data != agreement.free_data)) {

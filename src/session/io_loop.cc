@@ -192,7 +192,7 @@ ServerStats IoLoop::collect_stats() {
   ServerStats stats;
   stats.version = version();
   stats.pid = static_cast<std::uint32_t>(::getpid());
-  stats.uptime_ms = static_cast<std::uint64_t>((now_ns() - started_) / 1'000'000);
+  stats.uptime = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(now_ns() - started_));
   stats.uris = uris_;
   stats.totals = totals_;
   for (Member& member : members_) {
@@ -207,7 +207,7 @@ ServerStats IoLoop::collect_stats() {
     consumer.id = member.number;
     stats.leases += consumer.leases;
     stats.leased_bytes += consumer.leased_bytes;
-    stats.oldest_lease_ms = std::max(stats.oldest_lease_ms, consumer.oldest_lease_ms);
+    stats.oldest_lease = std::max(stats.oldest_lease, consumer.oldest_lease);  // none is the least
   }
   stats.accepted_connections = n_connections_;
   stats.connections = stats.consumers.size();

@@ -7,6 +7,7 @@
 
 #include "array/sizes.h"
 #include "array/slice.h"
+#include "core/milliseconds.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
@@ -42,7 +43,7 @@ std::shared_ptr<transport::BodyMemory> memory_given(const GetOptions& options) {
 }
 
 // How much later than the message that names it a region's announcement may arrive.
-constexpr int kAnnouncementTimeoutMs = 5000;
+constexpr std::chrono::milliseconds kAnnouncementTimeout{5000};
 
 // Of the buffers of a body that is read.
 constexpr std::uint64_t kBufferAlignment = 64;
@@ -55,8 +56,9 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-std::int64_t deadline_ns(int timeout_ms) {
-  return timeout_ms < 0 ? 0 : now_ns() + static_cast<std::int64_t>(timeout_ms) * 1'000'000 + 1;
+// Returns 0 for no limit.
+std::int64_t deadline_ns(const TimeLimit& timeout) {
+  return timeout ? now_ns() + static_cast<std::int64_t>(to_ms(*timeout)) * 1'000'000 + 1 : 0;
 }
 
 // Whether the metadata and the sizes of the buffers are all that must be checked. True for columns of fixed width,
@@ -110,7 +112,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
   if (data_pool) data_connection = data_pool->take(interrupted);
   bodies_from().transport().receive_into(target != nullptr ? memory_for_out(*target) : memory_for_bodies());
   request(ticket);
-  const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout_ms));
+  const dissociated::Receiver::Item* item = wait(deadline_ns(pool->options().timeout));
   if (item->kind != dissociated::Receiver::Item::Kind::kMessage) {
     finish(*item);
     throw ProtocolError("the stream \"" + name + "\" of " + pool->where() + " ended before its schema");
@@ -125,7 +127,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
          array::Validation::kFull;
   if (content == Content::kTensors) full = false;  // bytes have nothing inside that could lead a reader astray
   look_inside = !needs_no_look_inside(*schema);
-  if (!options.all_columns) delivered_schema = array::select_fields(*schema, options.columns, &selected);
+  if (options.columns) delivered_schema = array::select_fields(*schema, *options.columns, &selected);
 }
 
 // Sends the request, by both connections if there are two.
@@ -178,7 +180,7 @@ std::shared_ptr<transport::BodyMemory> Reader::Impl::memory_for_bodies() {
   const transport::Connection& from = bodies_from().transport();
   // Bodies that are read go through the host, and dictionaries must be where their batches are. Observers read what
   // passes.
-  const bool may_read = !options.all_columns || from.agreement().prefers_reads;
+  const bool may_read = options.columns.has_value() || from.agreement().prefers_reads;
   const bool observed = options.on_message || options.on_batch;
   if (!options.device || device::host_reaches(options.device->type) || may_read || observed) return nullptr;
   if (!from.reaches(*options.device)) return nullptr;
@@ -401,7 +403,7 @@ inline void Reader::Impl::store(BatchBody* body, std::optional<array::RecordBatc
     dictionaries.put(body->header.dictionary_id, *std::exchange(*out, std::nullopt), body->header.is_delta);
     return;
   }
-  if (!options.all_columns && !body->selected) *out = array::select_columns(**out, delivered_schema, selected);
+  if (options.columns.has_value() && !body->selected) *out = array::select_columns(**out, delivered_schema, selected);
   if (trim && !trim_rows(out)) [[unlikely]]
     return;
   if (options.device && !into) [[unlikely]]
@@ -692,11 +694,11 @@ std::shared_ptr<const transport::PeerRegion> Reader::Impl::region(std::uint64_t 
   transport::Connection& from = bodies_from().transport();
   if (may_wait && queued.empty()) {
     region_deadline = 0;
-    return from.peer_region(address, kAnnouncementTimeoutMs, interrupted);
+    return from.peer_region(address, to_ms(kAnnouncementTimeout), interrupted);
   }
   if (!from.knows_region(address)) {
-    if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeoutMs);
-    if (deadline_ns(0) < region_deadline) return nullptr;
+    if (region_deadline == 0) region_deadline = deadline_ns(kAnnouncementTimeout);
+    if (now_ns() < region_deadline) return nullptr;
   }
   region_deadline = 0;
   return from.peer_region(address, 0);
@@ -765,7 +767,7 @@ void Reader::Impl::plan_reads(QueuedBody* queued_body) {
   BatchBody* const body = &queued_body->batch;
   std::vector<transport::ReadPart>* const parts = &queued_body->parts;
   std::vector<std::size_t> wanted;  // by index in `remote`
-  if (options.all_columns || body->kind == ipc::MessageKind::kDictionaryBatch) {
+  if (!options.columns || body->kind == ipc::MessageKind::kDictionaryBatch) {
     for (std::size_t i = 0; i < remote.size(); ++i) wanted.push_back(i);
   } else {
     body->header = ipc::select(body->header, *body->schema, selected, &wanted);
@@ -859,7 +861,7 @@ bool Reader::Impl::advance(bool waiting, std::optional<array::RecordBatch>* batc
     return true;
   }
   may_wait = waiting;
-  const std::int64_t deadline = may_wait ? deadline_ns(options.timeout_ms) : 0;
+  const std::int64_t deadline = may_wait ? deadline_ns(options.timeout) : 0;
   try {
     for (bool woken = false;;) {
       // One message is taken for each body that comes out of the queue, so that reads overlap with the consumer's work.
@@ -916,7 +918,17 @@ std::optional<array::RecordBatch> Reader::next() {
   impl_->advance(true, &batch);
   return batch;
 }
-bool Reader::try_next(std::optional<array::RecordBatch>* batch) { return impl_->advance(false, batch); }
+Polled Reader::try_next() noexcept {
+  Polled found;
+  try {
+    if (impl_->advance(false, &found.batch)) found.state = found.batch ? Polled::State::kBatch : Polled::State::kEnd;
+  } catch (...) {
+    found.batch.reset();
+    found.state = Polled::State::kFailed;
+    found.error = std::current_exception();
+  }
+  return found;
+}
 bool Reader::prepare_sleep() {
   if (impl_->over) return false;
   try {
@@ -925,7 +937,7 @@ bool Reader::prepare_sleep() {
     if (impl_->waits_for_region() && impl_->queued.empty()) return true;
     return impl_->watched().transport().prepare_sleep();
   } catch (const ConnectionError&) {
-    return false;  // try_next() throws it
+    return false;  // try_next() returns it
   }
 }
 void Reader::awake() {

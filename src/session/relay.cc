@@ -12,6 +12,7 @@
 
 #include "core/fork.h"
 #include "core/memory_limit.h"
+#include "core/milliseconds.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
@@ -54,7 +55,7 @@ RelayOptions checked(const std::vector<std::string>& upstream, RelayOptions opti
   if (!options.server.flight.uri.empty()) {
     throw InvalidArgumentError("a relay has no Flight server beside it: consumers connect to its own URIs");
   }
-  if (options.max_age_ms < 0) throw InvalidArgumentError("max_age_ms must be at least 0");
+  if (options.max_age.count() < 0) throw InvalidArgumentError("max_age must be at least 0");
   check_options(options.server);
   if (!options.server.runtime) options.server.runtime = Runtime::default_runtime();
   if (!options.server.transports) options.server.transports = make_transports();
@@ -184,9 +185,7 @@ struct Relay::Impl final : public Upstream {
   }
 
   /// Whether what was asked at that time may be served without a question.
-  bool is_fresh(Clock::time_point asked) const noexcept {
-    return Clock::now() - asked < std::chrono::milliseconds(options.max_age_ms);
-  }
+  bool is_fresh(Clock::time_point asked) const noexcept { return Clock::now() - asked < options.max_age; }
 
   /// Whether what is published, with this version, may be served without a question. Call it with the lock held.
   bool current(std::string_view name, std::int64_t version) const noexcept {
@@ -355,7 +354,7 @@ struct Relay::Impl final : public Upstream {
   Source request_table(Client& from, const CatalogEntry& entry, const std::shared_ptr<FetchMemory>& into,
                        FetchTask& task, std::int64_t* version) {
     GetOptions how;
-    how.timeout_ms = options.client.timeout_ms;
+    how.timeout = options.client.timeout;
     how.memory = into;
     auto reader = from.get(entry.name, how, link.stopping());
     reader->set_interrupt_hook(link.stopping());
@@ -369,7 +368,7 @@ struct Relay::Impl final : public Upstream {
   Source request_tensors(Client& from, const std::string& name, const TensorContent& content,
                          const std::shared_ptr<FetchMemory>& into, std::int64_t* version) {
     TensorOptions how;
-    how.timeout_ms = options.client.timeout_ms;
+    how.timeout = options.client.timeout;
     how.memory = into;
     how.version = version;
     how.max_tensors = std::min(how.max_tensors, static_cast<std::uint64_t>(std::max<std::int64_t>(content.count, 1)));
@@ -425,10 +424,10 @@ ServerStats Relay::stats() const {
   return impl_->loop->stats();
 }
 
-bool Relay::drain(int timeout_ms, const transport::InterruptHook& interrupted) {
+bool Relay::drain(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Relay");
   impl_->catalog.refuse_requests();
-  return impl_->loop->drain(timeout_ms, interrupted);
+  return impl_->loop->drain(to_ms(timeout), interrupted);
 }
 
 void Relay::close(const transport::InterruptHook& interrupted) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/fork.h"
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/catalog.h"
@@ -32,8 +33,8 @@ flight::Access access_of(const FlightOptions& options, const std::shared_ptr<fli
   return {.token = options.token,
           .login = options.login,
           .keys = keys,
-          .ticket_lifetime_s = options.ticket_lifetime_s,
-          .login_lifetime_s = options.login_lifetime_s};
+          .ticket_lifetime_s = options.ticket_lifetime.count(),
+          .login_lifetime_s = options.login_lifetime.count()};
 }
 
 struct Server::Impl {
@@ -158,10 +159,10 @@ ServerStats Server::stats() const {
   return impl_->loop.stats();
 }
 
-bool Server::drain(int timeout_ms, const transport::InterruptHook& interrupted) {
+bool Server::drain(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
   impl_->catalog.refuse_requests();
-  return impl_->loop.drain(timeout_ms, interrupted);
+  return impl_->loop.drain(to_ms(timeout), interrupted);
 }
 
 void Server::close(const transport::InterruptHook& interrupted) {

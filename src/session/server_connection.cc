@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/milliseconds.h"
 #include "core/release.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -417,13 +418,13 @@ void ServerConnection::time_batch() noexcept {
     return;
   }
   last_batch_ns_ = now_ns();
-  first_batch_times_.add(last_batch_ns_ - std::exchange(asked_ns_, 0));
+  first_batch_times_.add(std::chrono::nanoseconds(last_batch_ns_ - std::exchange(asked_ns_, 0)));
   untimed_ = 0;
 }
 
 void ServerConnection::time_batches(std::int64_t now) noexcept {
   // The budget's clock is read from time to time only, and may be behind.
-  batch_times_.add(now - last_batch_ns_, std::exchange(untimed_, 0));
+  batch_times_.add(std::chrono::nanoseconds(now - last_batch_ns_), std::exchange(untimed_, 0));
   last_batch_ns_ = std::max(last_batch_ns_, now);
 }
 
@@ -495,14 +496,14 @@ void ServerConnection::cancel_stream() {
 // A consumer that has received every message and still frees nothing keeps the whole stream, so waiting for it is
 // useless. The rest of the stream is sent by value, into the consumer's own memory.
 void ServerConnection::watch_starvation(std::int64_t now_ms) {
-  if (options_.lease_patience_ms < 0 || !connection_->agreement().ways.has(transport::Way::kMessage)) return;
+  if (!options_.lease_patience || !connection_->agreement().ways.has(transport::Way::kMessage)) return;
   if (connection_->in_flight() > 0) {  // it may still free messages that it hasn't received yet: check again
     starved_since_ms_ = 0;
-    deadline_ms_ = now_ms + std::max(options_.lease_patience_ms, 1);
+    deadline_ms_ = now_ms + std::max(to_ms(*options_.lease_patience), 1);
     return;
   }
   if (starved_since_ms_ == 0) starved_since_ms_ = now_ms;
-  const std::int64_t until = starved_since_ms_ + options_.lease_patience_ms;
+  const std::int64_t until = starved_since_ms_ + to_ms(*options_.lease_patience);
   if (now_ms < until) {
     deadline_ms_ = until;
   } else {
@@ -567,7 +568,8 @@ ConsumerStats ServerConnection::stats(std::int64_t now_ms) {
   stats.in_flight = connection_->in_flight();
   stats.leases = sender_->leases().outstanding();
   stats.leased_bytes = sender_->leases().outstanding_bytes();
-  if (const auto oldest = sender_->leases().oldest_ms()) stats.oldest_lease_ms = now_ms - *oldest;
+  if (const auto oldest = sender_->leases().oldest_ms())
+    stats.oldest_lease = std::chrono::milliseconds(now_ms - *oldest);
   return stats;
 }
 

@@ -9,8 +9,8 @@ void check(const FlightOptions& options) {
   if (options.uri.empty() && (options.login || !options.token.empty() || !options.ticket_keys.empty())) {
     throw InvalidArgumentError("FlightOptions has a token, a login or keys, and no uri to listen at");
   }
-  if (options.ticket_lifetime_s < 1 || options.login_lifetime_s < 1) {
-    throw InvalidArgumentError("FlightOptions::ticket_lifetime_s and login_lifetime_s must be at least 1 s");
+  if (options.ticket_lifetime.count() < 1 || options.login_lifetime.count() < 1) {
+    throw InvalidArgumentError("FlightOptions::ticket_lifetime and login_lifetime must be at least 1 s");
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "crossdock/core/error.h"
+
 namespace crossdock::session {
 
 Source Source::table(std::unique_ptr<array::BatchStream> stream) {
@@ -9,6 +11,18 @@ Source Source::table(std::unique_ptr<array::BatchStream> stream) {
   source.kind_ = Kind::kTable;
   source.stream_ = std::move(stream);
   return source;
+}
+
+Source Source::table(array::RecordBatch batch) {
+  std::vector<array::RecordBatch> one;
+  one.push_back(std::move(batch));
+  return table(std::move(one));
+}
+
+Source Source::table(std::vector<array::RecordBatch> batches) {
+  if (batches.empty()) throw InvalidArgumentError("Source::table() needs a batch: the first one has the schema");
+  auto schema = batches.front().schema;
+  return table(array::make_stream(std::move(schema), std::move(batches)));
 }
 
 Source Source::live(std::unique_ptr<array::BatchStream> stream) {

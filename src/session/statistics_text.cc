@@ -1,6 +1,7 @@
 #include "session/statistics_text.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -30,7 +31,7 @@ Name(Text&) -> Name<Text>;
 template <class Stats, class Visitor>
 void visit_histogram(Stats& stats, Visitor& visit) {
   visit("counts", stats.counts);
-  visit("sum_ns", stats.sum_ns);
+  visit("sum_ns", stats.sum);
 }
 
 template <class Stats, class Visitor>
@@ -57,7 +58,7 @@ void visit_consumer(Stats& stats, Visitor& visit) {
   visit("in_flight", stats.in_flight);
   visit("leases", stats.leases);
   visit("leased_bytes", stats.leased_bytes);
-  visit("oldest_lease_ms", stats.oldest_lease_ms);
+  visit("oldest_lease_ms", stats.oldest_lease);
   visit("bytes_by_value", stats.bytes_by_value);
   visit("carrier", stats.carrier);
   visit("way", stats.way);
@@ -82,7 +83,7 @@ template <class Stats, class Visitor>
 void visit_server(Stats& stats, Visitor& visit) {
   visit("version", stats.version);
   visit("pid", stats.pid);
-  visit("uptime_ms", stats.uptime_ms);
+  visit("uptime_ms", stats.uptime);
   visit("uris", stats.uris);
   visit("connections", stats.connections);
   visit("accepted_connections", stats.accepted_connections);
@@ -99,7 +100,7 @@ void visit_server(Stats& stats, Visitor& visit) {
   visit("bitmap_bytes_copied", stats.bitmap_bytes_copied);
   visit("leases", stats.leases);
   visit("leased_bytes", stats.leased_bytes);
-  visit("oldest_lease_ms", stats.oldest_lease_ms);
+  visit("oldest_lease_ms", stats.oldest_lease);
   visit("relay", stats.relay);
   visit("consumers", stats.consumers);
   visit("sources", stats.sources);
@@ -143,6 +144,13 @@ class Writer {
     out_ += std::to_string(std::min(value, kMost));
   }
   void write(std::uint32_t value) { write(std::uint64_t{value}); }
+  template <class Rep, class Period>
+  void write(std::chrono::duration<Rep, Period> value) {
+    write(std::int64_t{value.count()});
+  }
+  void write(const std::optional<std::chrono::milliseconds>& value) {
+    write(value ? value->count() : std::int64_t{-1});
+  }
   void write(const std::string& value) { append_json(is_utf8(value) ? value : printable(value), &out_); }
   void write(const Name<const std::string>& name) {
     if (is_utf8(name.text)) return append_json(name.text, &out_);
@@ -219,6 +227,20 @@ class Reading {
     std::uint64_t number = 0;
     if (!read(number) || number > std::numeric_limits<std::uint32_t>::max()) return false;
     value = static_cast<std::uint32_t>(number);
+    return true;
+  }
+  template <class Rep, class Period>
+  bool read(std::chrono::duration<Rep, Period>& value) {
+    std::int64_t count = 0;
+    if (!read(count) || count < 0) return false;
+    value = std::chrono::duration<Rep, Period>(count);
+    return true;
+  }
+  bool read(std::optional<std::chrono::milliseconds>& value) {
+    std::int64_t count = 0;
+    if (!read(count)) return false;
+    value.reset();
+    if (count >= 0) value.emplace(count);
     return true;
   }
   bool read(std::string& value) {

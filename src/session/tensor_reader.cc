@@ -19,7 +19,7 @@ namespace {
 GetOptions stream_options(const TensorOptions& options) {
   GetOptions stream;
   stream.wait = options.wait;
-  stream.timeout_ms = options.timeout_ms;
+  stream.timeout = options.timeout;
   stream.device = options.device;
   stream.copy_on_write = options.copy_on_write;
   stream.limits = options.limits;

@@ -173,6 +173,31 @@ def test_cuda_producer(cuda):
     assert done.stdout.splitlines() == ["array: 1000 rows, 1", "chunk: 1 2 3", "chunk: 4 5", "chunk: 6 7 8 9"]
 
 
+CPP = BUILD / "examples/cpp"
+
+
+def run_cpp(name: str, *arguments: str) -> list[str]:
+    command = [str(CPP / name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+
+
+def test_cpp_server_and_clients():
+    server = [str(CPP / "table_server")]
+    with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        uri = serving.stdout.readline().strip()
+        rows = ["JFK 12:0 11.5", "LGA 12:0 unknown", "EWR 12:30 10.25", "JFK 12:30 12"]
+        assert run_cpp("table_client", uri) == ["weather: 4 rows", *rows, "mean 11.25"]
+        assert run_cpp("coroutines", uri) == ["4 rows, and 4 rows"]
+        assert "JFK" in run("get_table.py", uri, "weather")
+        serving.communicate("\n", timeout=60)
+    assert serving.returncode == 0
+
+
+def test_cpp_two_processes():
+    assert run_cpp("two_processes") == ["5000 rows, the last 24990001"]
+
+
 def _has_sycl() -> bool:
     try:
         import dpctl

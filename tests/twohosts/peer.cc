@@ -1,4 +1,5 @@
 // For test_cable.py: a server or a client that sets the transports' limits for vanished peers. Python sets none.
+#include <chrono>
 #include <iostream>
 #include <mutex>
 #include <string>
@@ -53,8 +54,9 @@ int get(const std::string& uri, const std::string& name, const session::Transpor
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   // Probes find a vanished peer if nothing was sent that it didn't acknowledge; the time limit finds it otherwise.
-  const session::TransportOptions transports{.tcp = {.keepalive_s = 1, .user_timeout_ms = 2000},
-                                             .ucx = {.keepalive_s = 1, .user_timeout_ms = 2000}};
+  const session::TransportOptions transports{
+      .tcp = {.keepalive = std::chrono::seconds(1), .user_timeout = std::chrono::milliseconds(2000)},
+      .ucx = {.keepalive = std::chrono::seconds(1), .user_timeout = std::chrono::milliseconds(2000)}};
   if (words.size() == 3 && words[0] == "get") return get(words[1], words[2], transports);
   if (words.size() == 2 && words[0] == "serve") return serve(words[1], transports);
   std::cerr << "usage: twohosts_peer get URI NAME\n"

@@ -36,7 +36,7 @@ extern "C" {
     const xd::array::Tensor first = xd::exchange::import_dlpack(a);
     const xd::array::Tensor second = xd::exchange::import_dlpack(b);
     const auto driver = std::dynamic_pointer_cast<xd::device::SyclDriver>(kernels().drivers().find("sycl"));
-    const xd::device::Queue its = driver->wrap_queue(queue);
+    const xd::device::Queue its = driver->wrap_queue(xd::device::NativeQueue(queue));
     xd::array::Tensor made = kernels().gemm(its, first, second);
     xd::exchange::wait_ready(&made, *kernels().drivers().context(made.device));
     return xd::exchange::export_dlpack(made);

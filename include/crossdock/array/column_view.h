@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -51,13 +50,27 @@ class CROSSDOCK_EXPORT ColumnView {
     return std::span(batch_->buffers).subspan(first_buffer_, layout_->type.n_buffers + n_variadic_);
   }
   std::int64_t offset() const noexcept { return offset_; }
+  /// Whether the type has a validity bitmap, which is the first buffer then, and may be absent.
+  bool has_validity() const noexcept { return layout_->type.has_validity(); }
+  /// The bytes of an element of a type of fixed width; else 0.
+  std::int32_t width() const noexcept { return layout_->type.width; }
+  /// The address of element 0 of a type of fixed width; null if there are no elements.
+  const std::byte* first_element() const noexcept {
+    if (length_ == 0) return nullptr;
+    return static_cast<const std::byte*>(buffer(layout_->type.n_buffers - std::size_t{1}).data) + offset_ * width();
+  }
+  /// Throws InvalidArgumentError for an index that isn't below length().
+  void check_index(std::int64_t index) const {
+    if (static_cast<std::uint64_t>(index) >= static_cast<std::uint64_t>(length_)) [[unlikely]]
+      throw_out_of_range(index);
+  }
   /// Returns the elements from `start` on. Throws InvalidArgumentError if they aren't all there.
   ColumnView slice(std::int64_t start, std::int64_t length) const;
 
   /// Returns false for an element that is null by the column's own validity. The null type has nulls alone. Unions and
   /// run-end encoded columns have none of their own.
   bool is_valid(std::int64_t index) const {
-    check(index);
+    check_index(index);
     if (!layout_->type.has_validity()) return layout_->id != TypeId::kNull;
     const void* const bits = buffer(0).data;
     return bits == nullptr || bit(bits, offset_ + index);
@@ -89,7 +102,13 @@ class CROSSDOCK_EXPORT ColumnView {
   const RecordBatch& dictionary() const;
   /// The same as a view, in which index_of_value() counts.
   ColumnView values() const { return ColumnView(dictionary(), 0); }
-  std::int64_t index_of_value(std::int64_t index) const;
+  std::int64_t index_of_value(std::int64_t index) const { return index_of_value(index, values()); }
+  /// The same for a caller that keeps values().
+  std::int64_t index_of_value(std::int64_t index, const ColumnView& values) const;
+  /// Whether the batch has the values of a dictionary-encoded column: it may have none if all elements are null.
+  bool has_dictionary() const noexcept {
+    return is_dictionary() && batch_->dictionaries[static_cast<std::size_t>(layout_->dictionary_slot)] != nullptr;
+  }
 
  private:
   ColumnView() = default;
@@ -97,14 +116,10 @@ class CROSSDOCK_EXPORT ColumnView {
   static bool bit(const void* bits, std::int64_t at) noexcept {
     return (static_cast<const unsigned char*>(bits)[at / 8] >> (at % 8) & 1U) != 0;
   }
-  void check(std::int64_t index) const {
-    if (static_cast<std::uint64_t>(index) >= static_cast<std::uint64_t>(length_)) [[unlikely]]
-      throw_out_of_range(index);
-  }
   const BufferView& buffer(std::size_t which) const noexcept { return batch_->buffers[first_buffer_ + which]; }
   /// Checks the width, and returns where the element is in the column's one buffer of elements.
   const std::byte* fixed(std::int64_t index, std::size_t width) const {
-    check(index);
+    check_index(index);
     if (layout_->type.width != static_cast<std::int32_t>(width)) [[unlikely]]
       throw_wrong_type("elements of another size");
     return static_cast<const std::byte*>(buffer(layout_->type.n_buffers - std::size_t{1}).data) +

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "crossdock/array/c_abi.h"
@@ -65,6 +67,20 @@ struct RecordBatch : device::Memory {
 
   /// True if this process may read the buffers now: host memory of any kind, and nothing pending.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
+
+  /// Returns a top-level column, by its name or its index, as a Column<T>: batch.column<double>("celsius"). Defined in
+  /// column.h, which says what T may be, and what the constructor of Column<T> throws. Throws NotFoundError, which
+  /// lists the columns; InvalidArgumentError (an index that no column has; a name that several have; a batch that isn't
+  /// host_readable(): the message says what to call).
+  template <class T>
+  auto column(std::string_view name) const&;
+  template <class T>
+  auto column(std::size_t index) const&;
+  // A column is a view: its batch must live.
+  template <class T>
+  void column(std::string_view name) const&& = delete;
+  template <class T>
+  void column(std::size_t index) const&& = delete;
 };
 
 /// Walks a schema's nodes in preorder together with the buffers of a batch, whose counts must fit. A plain value; a

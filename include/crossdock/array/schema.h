@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -222,6 +224,9 @@ class CROSSDOCK_EXPORT Schema {
 
   const std::vector<Field>& fields() const noexcept { return fields_; }
   const Metadata& metadata() const noexcept { return metadata_; }
+  /// Returns the index of the top-level field of this name. Throws NotFoundError, which lists the names that exist;
+  /// InvalidArgumentError if several fields have it.
+  std::size_t index_of(std::string_view name) const;
 
   /// Every node in preorder, without the root. Computed once.
   const std::vector<LayoutNode>& nodes() const noexcept { return nodes_; }

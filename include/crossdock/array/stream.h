@@ -1,7 +1,11 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "crossdock/array/c_abi.h"
@@ -10,7 +14,12 @@
 
 namespace crossdock::array {
 
+class BatchIterator;
+
 /// Batches of one schema, one after another. Not for use by two threads at the same time, but the thread may change.
+///
+/// A range that is read once: `for (RecordBatch& batch : stream)`; of a pointer too: `for (auto& batch :
+/// client.get("weather"))`. begin() and ++ call next(), and throw what it throws.
 class CROSSDOCK_EXPORT BatchStream {
  public:
   virtual ~BatchStream() = default;
@@ -21,7 +30,48 @@ class CROSSDOCK_EXPORT BatchStream {
   /// TimeoutError and InterruptedError, in streams that have them, the caller may call it again. Any other error is
   /// permanent: every later call throws it again, so that a broken stream never looks like a complete one.
   virtual std::optional<RecordBatch> next() = 0;
+
+  BatchIterator begin();
+  static std::default_sentinel_t end() noexcept { return {}; }
 };
+
+/// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only.
+class BatchIterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = RecordBatch;
+  using difference_type = std::ptrdiff_t;
+
+  explicit BatchIterator(BatchStream& stream) : stream_(&stream), batch_(stream.next()) {}
+  BatchIterator(BatchIterator&&) noexcept = default;
+  BatchIterator& operator=(BatchIterator&&) noexcept = default;
+
+  RecordBatch& operator*() const noexcept { return *batch_; }
+  RecordBatch* operator->() const noexcept { return &*batch_; }
+  BatchIterator& operator++() {
+    batch_.reset();  // its memory may be needed for the next one
+    batch_ = stream_->next();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  friend bool operator==(const BatchIterator& at, std::default_sentinel_t) noexcept { return !at.batch_; }
+
+ private:
+  BatchStream* stream_;
+  mutable std::optional<RecordBatch> batch_;
+};
+
+inline BatchIterator BatchStream::begin() { return BatchIterator(*this); }
+
+/// The batches of a stream that a pointer owns. The pointer must not be null.
+template <std::derived_from<BatchStream> Stream>
+BatchIterator begin(const std::unique_ptr<Stream>& stream) {
+  return BatchIterator(*stream);
+}
+template <std::derived_from<BatchStream> Stream>
+std::default_sentinel_t end(const std::unique_ptr<Stream>& /*stream*/) noexcept {
+  return {};
+}
 
 /// Makes a stream of existing batches; gives each once. Throws InvalidArgumentError if `schema` is null, and
 /// InvalidDataError if a batch has another schema, or another device type than the first batch.

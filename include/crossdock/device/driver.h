@@ -117,7 +117,7 @@ class CROSSDOCK_EXPORT Context {
   /// long as a copy of the Queue exists; null if the caller keeps it alive. For a handle that means another queue on
   /// every thread, returns the queue of the calling thread; calls of other threads with that Queue throw
   /// InvalidArgumentError.
-  virtual Queue wrap_queue(void* native, std::shared_ptr<void> owner) = 0;
+  virtual Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner) = 0;
   /// Returns true if all work on the queue runs in the order in which it was put there.
   virtual bool in_order(const Queue& /*queue*/) const { return true; }
   /// Orders work that is put on `queue` from now on after `event`. Doesn't wait, except with drivers that have no other
@@ -130,7 +130,7 @@ class CROSSDOCK_EXPORT Context {
   /// the event carries the failure.
   virtual Event record(const Queue& queue) = 0;
   /// Wraps an event that other code made and recorded; `owner` is as in Event. Null is a complete event.
-  virtual Event wrap_event(void* native, std::shared_ptr<void> owner) = 0;
+  virtual Event wrap_event(NativeEvent native, std::shared_ptr<void> owner) = 0;
   /// Returns true if the work is done. Never waits. Throws the failure of that work.
   virtual bool query(const Event& event) = 0;
   /// Waits, in the calling thread, until the work is done. Throws the failure of that work.
@@ -177,7 +177,7 @@ class CROSSDOCK_EXPORT Driver {
   /// Returns the context of a queue that other code made, by its handle as Context::wrap_queue() takes it. Returns
   /// nothing if every device has a queue with this handle (CUDA's default streams), if the handle is no queue as far as
   /// the driver can tell, or if the driver can't tell. Opens no device.
-  virtual std::optional<NativeContext> context_of_queue(void* /*native*/) const { return std::nullopt; }
+  virtual std::optional<NativeContext> context_of_queue(NativeQueue /*native*/) const { return std::nullopt; }
   /// Returns the context that the calling thread currently uses in the vendor's library. Returns nothing if it uses
   /// none, or if the library has no current context. Opens no device.
   virtual std::optional<NativeContext> current_context() const { return std::nullopt; }

@@ -8,6 +8,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/core/export.h"
 #include "crossdock/device/device.h"
+#include "crossdock/device/native.h"
 
 namespace crossdock::device {
 
@@ -18,11 +19,11 @@ class Queue {
  public:
   /// For drivers; other code gets queues from Context::make_queue() and wrap_queue(). `owner` keeps `native` alive, and
   /// ends the queue with its last copy; null if the caller keeps it alive. `native_context` is as below.
-  Queue(Device device, void* native, std::shared_ptr<void> owner, void* native_context = nullptr) noexcept
-      : device_(device), native_(native), native_context_(native_context), owner_(std::move(owner)) {}
+  Queue(Device device, NativeQueue native, std::shared_ptr<void> owner, void* native_context = nullptr) noexcept
+      : device_(device), native_(native.get()), native_context_(native_context), owner_(std::move(owner)) {}
   /// For a handle that means another queue on every thread (CUDA's per-thread default stream): makes the queue that the
   /// handle means on the calling thread.
-  static Queue of_this_thread(Device device, void* native, std::shared_ptr<void> owner,
+  static Queue of_this_thread(Device device, NativeQueue native, std::shared_ptr<void> owner,
                               void* native_context = nullptr) noexcept {
     Queue queue(device, native, std::move(owner), native_context);
     queue.thread_ = this_thread();
@@ -72,9 +73,8 @@ class Queue {
 class CROSSDOCK_EXPORT Event {
  public:
   Event() noexcept = default;
-  /// `native` is a pointer of the type that the Arrow interface defines for the device's type (`cudaEvent_t*`,
-  /// `sycl::event*`, …). `owner` keeps it alive, and destroys it with its last copy; null if the caller keeps it alive.
-  Event(void* native, std::shared_ptr<void> owner);
+  /// `owner` keeps it alive, and destroys it with its last copy; null if the caller keeps it alive.
+  Event(NativeEvent native, std::shared_ptr<void> owner);
   /// Makes an event for work that failed before it had a native event.
   static Event failed(std::shared_ptr<const Error> failure);
 

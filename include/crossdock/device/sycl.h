@@ -71,7 +71,7 @@ class CROSSDOCK_EXPORT SyclDriver : public Driver {
  public:
   /// Wraps a queue like Context::wrap_queue(), but of any device: Queue::device() says which. For a queue that is held
   /// already, this costs one look-up. Throws InvalidArgumentError for a device that SYCL doesn't list.
-  virtual Queue wrap_queue(void* native, std::shared_ptr<void> owner = nullptr) = 0;
+  virtual Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner = nullptr) = 0;
   /// Makes a queue. Without `native_context`, a sub-device gets the context that dpctl chooses: one of its own on
   /// backends that can't use the parent's. Throws NotFoundError if there is no such device, InvalidArgumentError if the
   /// context doesn't have the device.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -11,6 +12,7 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/core/time_limit.h"
 #include "crossdock/peers/message.h"
 #include "crossdock/session/runtime.h"
 #include "crossdock/session/transports.h"
@@ -57,8 +59,7 @@ struct CROSSDOCK_EXPORT PeerOptions {
   /// queue.
   std::uint32_t max_connections = 1024;
   /// For connecting and the handshake, and for a peer that makes no progress while this end closes: see Peer::close().
-  /// -1: no limit.
-  int timeout_ms = 10000;
+  TimeLimit timeout = std::chrono::seconds(10);
 };
 
 /// Options of a Hub, for all its peers.
@@ -100,10 +101,10 @@ class CROSSDOCK_EXPORT Peer {
   void when_readable(Notify notify);
   /// Waits for the next message. One thread at a time may wait. Throws TimeoutError, InterruptedError, and the errors
   /// of try_recv().
-  Message recv(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+  Message recv(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
 
   /// Sends nothing more and receives nothing more. `done` is called when everything that was sent is on its way, or the
-  /// connection has ended; with TimeoutError if the peer took nothing for PeerOptions::timeout_ms: what wasn't sent is
+  /// connection has ended; with TimeoutError if the peer took nothing for PeerOptions::timeout: what wasn't sent is
   /// dropped then. Messages that weren't received are dropped. The connection itself stays until the memory that each
   /// end has of the other is free again, if the peer answers within that time.
   void close(Done done);
@@ -152,7 +153,7 @@ class CROSSDOCK_EXPORT PeerListener {
   /// As Peer::when_readable().
   void when_ready(Notify notify);
   /// Waits for a peer. One thread at a time may wait. Throws TimeoutError, InterruptedError, ClosedError.
-  std::unique_ptr<Peer> accept(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+  std::unique_ptr<Peer> accept(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
   void close() noexcept;
 
  private:

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -9,6 +11,7 @@
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/time_limit.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
@@ -29,9 +32,9 @@ struct ClientOptions {
   /// Forces how bodies of batches arrive. Absent: the best way that both ends have. get() throws UnsupportedError if a
   /// stream can't be sent so. Of two connections it applies to the one for bodies alone.
   std::optional<transport::Way> way{};
-  int timeout_ms = 10000;  ///< For connecting and for each answer that list() and get() wait for; negative: forever.
-  std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
-  std::shared_ptr<Runtime> runtime{};                              ///< Null: the default runtime.
+  TimeLimit timeout = std::chrono::seconds(10);  ///< For connecting and for each answer that list() and get() wait for.
+  std::shared_ptr<const transport::TransportRegistry> transports{};  ///< Null: make_transports().
+  std::shared_ptr<Runtime> runtime{};                                ///< Null: the default runtime.
   /// Of a Flight server: also reads from locations at other hosts than its own, and, if it was asked by grpc+tls, from
   /// ones at other machines that aren't encrypted. Such a server decides to which addresses this process connects.
   bool any_location = false;
@@ -94,8 +97,8 @@ struct BatchRange {
 
 /// Options of Client::get().
 struct GetOptions {
-  std::vector<std::string> columns{};  ///< Top-level fields to keep, in this order; empty: all.
-  bool all_columns = true;             ///< False: keeps exactly `columns`, even if it is empty.
+  /// Top-level fields to keep, in this order; none: batches have rows alone. Absent: all.
+  std::optional<std::vector<std::string>> columns{};
   /// The rows of a table to get. Only the batches with these rows are sent, where the server knows such requests; the
   /// first and the last are sliced here, without a copy. The rows are of one version of the table: if it is replaced
   /// meanwhile, get() asks again, a limited number of times.
@@ -104,7 +107,7 @@ struct GetOptions {
   /// `rows`. Client::batch_statistics() says how many rows each has, and of which version.
   std::optional<std::vector<BatchRange>> batches{};
   transport::WaitMode wait = transport::WaitMode::kAuto;
-  int timeout_ms = -1;  ///< Limit of the wait for each batch; negative: no limit.
+  TimeLimit timeout{};  ///< Of the wait for each batch.
   /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
   /// copy, and where the transport reaches the device, bodies by value are received into its memory. Other batches are
   /// copied there by one copy each, which is over when next() returns. Absent: the host.
@@ -136,7 +139,7 @@ struct GetOptions {
 /// Options of Client::tensor() and Client::tensors().
 struct TensorOptions {
   transport::WaitMode wait = transport::WaitMode::kAuto;
-  int timeout_ms = -1;  ///< Limit of the wait for each tensor; negative: no limit.
+  TimeLimit timeout{};  ///< Of the wait for each tensor.
   /// As GetOptions::device: where tensors are wanted. Absent: the host. Not together with `out`, whose device counts.
   std::optional<device::Device> device{};
   /// As GetOptions::copy_on_write: the consumer may write to tensors on the host.
@@ -161,6 +164,19 @@ struct TensorOptions {
   WireObserver on_message{};        ///< As GetOptions::on_message.
 };
 
+/// What Reader::try_next() has found.
+struct Polled {
+  enum class State : std::uint8_t {
+    kBatch,   ///< The next batch.
+    kEnd,     ///< The end of the stream.
+    kNotYet,  ///< Nothing: the next batch hasn't arrived.
+    kFailed,  ///< An error, which ended the stream.
+  };
+  State state = State::kNotYet;
+  std::optional<array::RecordBatch> batch{};  ///< With kBatch alone.
+  std::exception_ptr error{};                 ///< With kFailed alone: what next() would have thrown.
+};
+
 /// One stream. Its batches may outlive it, its client, and the server. Use it from one thread at a time. It may be
 /// destroyed before the stream has ended.
 ///
@@ -173,11 +189,10 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   ~Reader() override;
   const std::shared_ptr<const array::Schema>& schema() const override;
   std::optional<array::RecordBatch> next() override;
-  /// next() without waiting, for event loops. Returns true if `*batch` was set: to the next batch, or to nullopt at the
-  /// end of the stream. Returns false if the next batch hasn't arrived yet. In this case call prepare_sleep(); if it
-  /// returns true, wait until descriptor() is readable, and call awake(). Then try again. Throws like next(), except
-  /// TimeoutError and InterruptedError.
-  bool try_next(std::optional<array::RecordBatch>* batch);
+  /// next() without waiting and without exceptions, for event loops. If the next batch hasn't arrived yet, call
+  /// prepare_sleep(); if it returns true, wait until descriptor() is readable, and call awake(). Then try again.
+  /// Coroutines have all of this in one call: session::next() of await.h.
+  Polled try_next() noexcept;
   /// Returns false if something has arrived in the meantime: then don't sleep, call try_next() again at once.
   bool prepare_sleep();
   void awake();
@@ -250,7 +265,7 @@ class CROSSDOCK_EXPORT Client {
   /// that doesn't trust it checks the data. Returns null if the server doesn't know such requests. Throws
   /// UnsupportedError (`name` isn't a table), ResourceError (too many columns), and otherwise as get().
   std::unique_ptr<Reader> batch_statistics(const std::string& name, std::vector<std::string> columns,
-                                           int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+                                     const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
   /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
   /// host: nothing is pending on it, and it may outlive the client and the server. It is read-only, unless
   /// TensorOptions::copy_on_write or TensorOptions::out says otherwise. Throws InvalidArgumentError (a table, or
@@ -267,7 +282,7 @@ class CROSSDOCK_EXPORT Client {
                                    const transport::InterruptHook& interrupted = {});
   /// Sends a table to a Flight server, which publishes it under `name` (DoPut). Returns once it has. `replace`: whether
   /// it may take the place of another one, if the server allows that; a server that isn't Crossdock's decides itself.
-  /// Bodies are sent from where they lie. ClientOptions::timeout_ms limits the time for each batch. Throws
+  /// Bodies are sent from where they lie. ClientOptions::timeout limits the time for each batch. Throws
   /// UnsupportedError (the server takes no tables, or isn't a Flight server), InvalidArgumentError (the name is taken),
   /// the errors of the source, and those of list().
   void put(const std::string& name, array::BatchStream& source, bool replace = false,

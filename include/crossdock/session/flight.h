@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,8 +35,8 @@ struct FlightOptions {
   /// With a token or a login, tickets are signed: by the first of these keys, of 16 to 1024 bytes. All of them check
   /// tickets, up to 16. Servers that share a key take each other's tickets. Empty: a random key, of this server alone.
   std::vector<std::string> ticket_keys{};
-  std::int64_t ticket_lifetime_s = 300;       ///< How long a ticket may be used; at least 1.
-  std::int64_t login_lifetime_s = 12 * 3600;  ///< The same for what a login is answered with.
+  std::chrono::seconds ticket_lifetime{300};       ///< How long a ticket may be used; at least 1 s.
+  std::chrono::seconds login_lifetime{12 * 3600};  ///< The same for what a login is answered with.
   FlightPuts puts = FlightPuts::kRefused;
   /// The most bytes of one table that a client sends, with its messages. Each takes memory of this process.
   std::uint64_t max_put_bytes = 16ull << 30;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/time_limit.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "crossdock/transport/options.h"
@@ -16,15 +18,15 @@ namespace crossdock::session {
 struct RelayOptions {
   /// How consumers are served. `source_threads` limits the fetches at the same time. `flight` must be none.
   ServerOptions server{};
-  /// How to connect to the upstream. `timeout_ms` also limits the wait for each batch. `runtime` is that of `server`.
+  /// How to connect to the upstream. `timeout` also limits the wait for each batch. `runtime` is that of `server`.
   ClientOptions client{};
   /// Limits the memory of fetched tables and tensors: those that are kept, those that were replaced and that consumers
   /// still hold, and those that are being received, with their messages. 0: a quarter of the machine's memory, or of
   /// this process's cgroup.
   std::uint64_t max_memory = 0;
-  /// For this time, in ms, what is held is served without a question to the upstream. 0: the upstream is asked at each
+  /// For this time, what is held is served without a question to the upstream. 0: the upstream is asked at each
   /// request.
-  int max_age_ms = 0;
+  std::chrono::milliseconds max_age{0};
   /// Whether what is held is served while the upstream can't be reached. Otherwise requests fail with its error.
   bool stale = true;
 };
@@ -41,7 +43,7 @@ struct RelayOptions {
 /// those of the connection to it as an UpstreamError.
 ///
 /// A name is fetched again when its version in the upstream's catalog has changed (CatalogEntry::version), or, of
-/// servers that have no versions, when it is older than RelayOptions::max_age_ms. A request that comes while the same
+/// servers that have no versions, when it is older than RelayOptions::max_age. A request that comes while the same
 /// name is being asked for or fetched gets what that brings, which may be older than the request. After a failure to
 /// connect, the relay tries again with the first request after a second.
 ///
@@ -62,7 +64,7 @@ class CROSSDOCK_EXPORT Relay {
   /// Returns statistics with `relay` set.
   ServerStats stats() const;
   /// Refuses requests from now on, and waits until the streams under way have ended, as Server::drain() does.
-  bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+  bool drain(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
   /// Ends every stream and fetch under way with an error at its consumers, stops listening, and joins the threads. What
   /// consumers hold stays valid. May be called twice. Throws InterruptedError after everything was closed except a
   /// fetch that hasn't ended: the next close(), or the destructor, waits for that.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "crossdock/core/export.h"
 #include "crossdock/core/log.h"
+#include "crossdock/core/time_limit.h"
 #include "crossdock/exchange/sync.h"
 #include "crossdock/ipc/options.h"
 #include "crossdock/session/flight.h"
@@ -30,9 +32,9 @@ struct ServerOptions {
   /// on, and the next one. A consumer is a process of this machine with all its connections; over tcp, it is a
   /// connection.
   std::uint64_t lease_limit = 1ull << 30;
-  /// After this time, in ms, bodies are sent by value, into the consumer's own memory, to a consumer that is at its
-  /// lease limit, has taken everything, and frees nothing. Negative: never; the stream waits.
-  int lease_patience_ms = 10;
+  /// After this time, bodies are sent by value, into the consumer's own memory, to a consumer that is at its lease
+  /// limit, has taken everything, and frees nothing. Absent: never; the stream waits.
+  TimeLimit lease_patience = std::chrono::milliseconds(10);
   /// Limits the buffers that a connection may hold when it requests another stream. Over the limit, that stream ends
   /// with a LeaseLimitError. Each lease costs the server memory, in addition to the tables that it keeps. At least 1.
   std::uint64_t max_leases = 1 << 20;
@@ -56,9 +58,9 @@ struct ServerOptions {
   /// and of root on this machine, and clients over networks that have proved the token or a certificate that the server
   /// demands.
   bool stats_for_all = false;
-  LogCallback log;
-  std::shared_ptr<Runtime> runtime;                                ///< Null: the default runtime.
-  std::shared_ptr<const transport::TransportRegistry> transports;  ///< Null: make_transports().
+  LogCallback log{};
+  std::shared_ptr<Runtime> runtime{};                                ///< Null: the default runtime.
+  std::shared_ptr<const transport::TransportRegistry> transports{};  ///< Null: make_transports().
 };
 
 /// Options of Server::publish().
@@ -156,10 +158,10 @@ class CROSSDOCK_EXPORT Server {
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.
   /// Requests for the server's statistics (Client::server_stats()) are still answered, and streams under way continue.
   /// Waits until the streams have ended and their consumers have taken all messages and read all bodies, for
-  /// `timeout_ms` at most; negative: without limit. Returns whether they have. Tables that Flight clients are sending
+  /// `timeout` at most. Returns whether they have. Tables that Flight clients are sending
   /// aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer. Throws
   /// InterruptedError, ClosedError.
-  bool drain(int timeout_ms = -1, const transport::InterruptHook& interrupted = {});
+  bool drain(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
 
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, and joins the
   /// threads. Blocks until the source threads have returned from their producers. Batches that consumers hold stay

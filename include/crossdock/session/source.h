@@ -32,6 +32,9 @@ class CROSSDOCK_EXPORT Source {
   /// consumers get the same memory. Memory of an Arena, and batches in a DeviceArena, are not copied: publishing takes
   /// the arena over and freezes it. Other batches are copied once, from a device's memory too.
   static Source table(std::unique_ptr<array::BatchStream> stream);
+  /// Publishes one batch, or several of one schema, of which there must be at least one, in the same way.
+  static Source table(array::RecordBatch batch);
+  static Source table(std::vector<array::RecordBatch> batches);
   /// Publishes a stream that can be read once. The first consumer gets it, batch by batch as batches arrive, through
   /// recycled memory; a second one gets ConsumedError. The stream is read, and destroyed, on the server's own threads:
   /// on one at a time, but not always the same one.

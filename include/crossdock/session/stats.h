@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,24 +18,27 @@ namespace crossdock::session {
 /// Durations, counted in buckets of a logarithmic scale. Not thread-safe.
 struct DurationHistogram {
   static constexpr std::size_t kBuckets = 13;
-  /// Returns the upper limit of a bucket in microseconds: 16, 64, 256, ... The last bucket has none.
-  static constexpr std::uint64_t limit_us(std::size_t bucket) noexcept { return std::uint64_t{16} << (2 * bucket); }
+  /// Returns the upper limit of a bucket: 16 µs, 64 µs, 256 µs, ... The last bucket has none.
+  static constexpr std::chrono::microseconds limit(std::size_t bucket) noexcept {
+    return std::chrono::microseconds(std::int64_t{16} << (2 * bucket));
+  }
 
   std::array<std::uint64_t, kBuckets> counts{};  ///< Not cumulative.
-  std::uint64_t sum_ns = 0;
+  std::chrono::nanoseconds sum{0};
 
-  /// Counts `n` durations of `total_ns` together, all as long as their mean.
-  void add(std::int64_t total_ns, std::uint64_t n = 1) noexcept {
-    const std::uint64_t total = total_ns > 0 ? static_cast<std::uint64_t>(total_ns) : 0;
+  /// Counts `n` durations of `all` together, each as long as their mean. Negative ones count as 0.
+  void add(std::chrono::nanoseconds all, std::uint64_t n = 1) noexcept {
+    if (all.count() < 0) all = {};
+    const auto total = static_cast<std::uint64_t>(all.count());
     const std::uint64_t us = ((n == 1 ? total : total / n) + 999) / 1000;
     std::size_t bucket = us <= 16 ? 0 : (static_cast<std::size_t>(std::bit_width(us - 1)) - 3) / 2;
     if (bucket >= kBuckets) bucket = kBuckets - 1;
     counts[bucket] += n;
-    sum_ns += total;
+    sum += all;
   }
   void add(const DurationHistogram& other) noexcept {
     for (std::size_t i = 0; i < kBuckets; ++i) counts[i] += other.counts[i];
-    sum_ns += other.sum_ns;
+    sum += other.sum;
   }
   bool operator==(const DurationHistogram&) const = default;
 };
@@ -61,9 +65,9 @@ struct ConsumerStats {
   std::uint64_t in_flight = 0;  ///< Messages sent and not taken yet.
   std::uint64_t leases = 0;     ///< Buffers that it holds.
   std::uint64_t leased_bytes = 0;
-  std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
-  std::uint64_t bytes_by_value = 0;   ///< The part of `bytes` that was sent by value.
-  std::string carrier;                ///< What moves the bytes, as in "shm" or "tcp".
+  std::optional<std::chrono::milliseconds> oldest_lease{};  ///< Age of the oldest lease, if there is one.
+  std::uint64_t bytes_by_value = 0;                         ///< The part of `bytes` that was sent by value.
+  std::string carrier;                                      ///< What moves the bytes, as in "shm" or "tcp".
   /// How the bodies of the stream that it reads go, and why; without meaning between streams. `why` is empty of a
   /// connection that carries no bodies, and `way` then without meaning. Both are those that the stream began with: a
   /// batch of a live stream that finds no room within the lease limit is sent by value in any case.
@@ -111,7 +115,7 @@ struct RelayStats {
 struct ServerStats {
   std::string version;  ///< Of Crossdock, as "0.1.0".
   std::uint32_t pid = 0;
-  std::uint64_t uptime_ms = 0;
+  std::chrono::milliseconds uptime{0};
   std::vector<std::string> uris;
 
   std::vector<SourceStats> sources;
@@ -134,8 +138,8 @@ struct ServerStats {
   std::uint64_t bitmap_bytes_copied = 0;  ///< For bitmaps of slices that don't start at a byte boundary.
   std::uint64_t leases = 0;               ///< Buffers that all consumers hold.
   std::uint64_t leased_bytes = 0;
-  std::int64_t oldest_lease_ms = -1;  ///< Age of the oldest lease; -1: there is none.
-  std::optional<RelayStats> relay{};  ///< Of a relay alone.
+  std::optional<std::chrono::milliseconds> oldest_lease{};  ///< Age of the oldest lease, if there is one.
+  std::optional<RelayStats> relay{};                        ///< Of a relay alone.
 };
 
 }  // namespace crossdock::session

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "crossdock/transport/interrupt.h"
 
 /// The choices that a program has for waiting and for each transport.
 namespace crossdock::transport {
@@ -48,10 +50,6 @@ class Ways {
 /// Returns both ways.
 constexpr Ways operator|(Way a, Way b) noexcept { return Ways(a) | Ways(b); }
 
-/// Called by a blocking call from time to time and after every signal, with no lock held. If it returns true, the
-/// blocking call throws InterruptedError.
-using InterruptHook = std::function<bool()>;
-
 /// Options of `shm:`, shared memory between processes of one machine.
 struct ShmOptions {
   /// Size of the ring for one direction: a power of two from 64 KiB to 1 GiB. Only a listener's value is used: the
@@ -68,7 +66,7 @@ struct ShmOptions {
   /// that are still held count.
   std::uint64_t max_region_bytes = 1ull << 40;
   std::uint32_t max_regions = 65536;
-  int handshake_timeout_ms = 5000;
+  std::chrono::milliseconds handshake_timeout{5000};
   /// Server: user ids that may connect, in addition to the server's own. The mode of the socket follows from this:
   /// 0600, or 0666 in a directory that these users can reach. Client: user ids whose servers are trusted to supply
   /// data, in addition to the client's own and root.
@@ -116,18 +114,18 @@ struct TcpOptions {
   std::string token = {};
   /// Detects damage by the network. Doesn't protect from an attacker who changes bytes on purpose.
   Checksum checksum = Checksum::kAuto;
-  int handshake_timeout_ms = 5000;
+  std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the socket is full, for one connection.
   std::size_t queue_bytes = 256 << 10;
   int send_buffer = 0;     ///< SO_SNDBUF, bytes; 0: the system's, which grows as needed.
   int receive_buffer = 0;  ///< SO_RCVBUF, bytes; 0: the system's, which grows as needed.
-  /// Seconds of silence before the connection is probed; 0: never. The connection is dead after three unanswered
-  /// probes; these are sent at the same interval, but at most 10 s apart. The system doesn't probe while sent bytes
-  /// wait to be acknowledged: user_timeout_ms limits that time.
-  int keepalive_s = 30;
+  /// The silence before the connection is probed; 0: never. The connection is dead after three unanswered probes; these
+  /// are sent at the same interval, but at most 10 s apart. The system doesn't probe while sent bytes wait to be
+  /// acknowledged: user_timeout limits that time.
+  std::chrono::seconds keepalive{30};
   /// TCP_USER_TIMEOUT: ends the connection if sent bytes aren't acknowledged for this time; 0: the system's default,
   /// about 15 minutes. Also ends the connection to a peer that is alive but doesn't read.
-  int user_timeout_ms = 0;
+  std::chrono::milliseconds user_timeout{0};
   /// Host that the URI of a listener names if it listens at every address of the machine; empty: the host's name.
   std::string advertised_host = {};
 };
@@ -144,7 +142,7 @@ struct FabricOptions {
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
-  int handshake_timeout_ms = 5000;
+  std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the link is full, for one connection.
   std::size_t queue_bytes = 256 << 10;
   int send_buffer = 0;     ///< SO_SNDBUF of the link, bytes; 0: the system's, which grows as needed.
@@ -158,13 +156,13 @@ struct FabricOptions {
   /// Whether clients may read the memory of published tables from afar. The provider checks the key and the bounds of
   /// each read. Used if both ends have it.
   bool remote_reads = true;
-  /// Seconds of silence before the link is probed; 0: never. The connection is dead after three unanswered probes at
-  /// the same interval, at most 10 s apart.
-  int keepalive_s = 2;
+  /// The silence before the link is probed; 0: never. The connection is dead after three unanswered probes at the same
+  /// interval, at most 10 s apart.
+  std::chrono::seconds keepalive{2};
   /// TCP_USER_TIMEOUT of the link: ends the connection if sent bytes aren't acknowledged, or probes aren't answered,
   /// for this time; 0: the system's default. Also ends the connection to a peer that is alive and leaves the link full:
   /// only metadata and requests go over the link.
-  int user_timeout_ms = 8000;
+  std::chrono::milliseconds user_timeout{8000};
 };
 
 /// Options of `ucx:`.
@@ -179,7 +177,7 @@ struct UcxOptions {
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
-  int handshake_timeout_ms = 5000;
+  std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the network is full, for one connection. Small parts of bodies are
   /// copied besides, up to 8 MiB for one connection, and 64 MiB for all that use one network interface.
   std::size_t queue_bytes = 256 << 10;
@@ -200,14 +198,14 @@ struct UcxOptions {
   bool remote_reads = false;
   /// Limits the regions of one connection's peer that may be known at once, for reads.
   std::uint32_t max_regions = 65536;
-  /// Seconds between UCX's probes of an idle connection. A client that waits for the rest of a message also sends one
-  /// that often, and an idle one a fifth as often, so that user_timeout_ms finds a server that has vanished. 0: UCX
-  /// probes every 20 s, its default, and the client sends none.
-  int keepalive_s = 2;
+  /// The time between UCX's probes of an idle connection. A client that waits for the rest of a message also sends one
+  /// that often, and an idle one a fifth as often, so that user_timeout finds a server that has vanished. 0: UCX probes
+  /// every 20 s, its default, and the client sends none.
+  std::chrono::seconds keepalive{2};
   /// Ends a tcp connection of UCX's if sent bytes aren't acknowledged for this time; 0: UCX's default, which is none.
   /// Versions before 1.22 don't know it. Also ends the connection to a peer that is alive but doesn't read, such as a
-  /// slow consumer. So without a value it is 5000 for a client, and 0 for a listener.
-  std::optional<int> user_timeout_ms = {};
+  /// slow consumer. So without a value it is 5 s for a client, and 0 for a listener.
+  std::optional<std::chrono::milliseconds> user_timeout = {};
 };
 
 }  // namespace crossdock::transport

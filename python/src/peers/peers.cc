@@ -16,6 +16,7 @@
 #include "../interrupt.h"
 #include "../pool.h"
 #include "../text.h"
+#include "../time_limit.h"
 #include "buffers.h"
 #include "completions.h"
 #include "core/fork.h"
@@ -268,7 +269,7 @@ void bind_options(nb::module_& module) {
       .def_rw("max_regions", &PeerOptions::max_regions)
       .def_rw("lease_limit", &PeerOptions::lease_limit)
       .def_rw("max_connections", &PeerOptions::max_connections)
-      .def_rw("timeout_ms", &PeerOptions::timeout_ms)
+      .def_prop_rw("timeout_ms", nullptr, [](PeerOptions& self, std::int64_t ms) { self.timeout = time_limit(ms); })
       .def_prop_rw("transports", nullptr, [](PeerOptions& self, const session::TransportOptions& options) {
         const std::uint64_t ring_bytes = self.transports.shm.ring_bytes;  // peers have their own default
         self.transports = options;

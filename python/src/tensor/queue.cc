@@ -102,7 +102,8 @@ PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::opti
   if (!native) return {select_queue(of)};
   std::shared_ptr<void> keeper;
   if (!owner.is_none()) keeper = defer_drop(std::shared_ptr<void>(std::make_shared<PyOwner>(owner.ptr())));
-  return {context_of(select_queue(of))->wrap_queue(reinterpret_cast<void*>(*native), std::move(keeper))};
+  return {context_of(select_queue(of))
+              ->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(*native)), std::move(keeper))};
 }
 
 PyEvent record(const PyQueue& self) {

@@ -60,7 +60,7 @@ Queue queue_of_capsule(nb::handle capsule, const void* pointer) {
   if (name == nullptr) throw InvalidDataError("a capsule without a name is not a SYCL queue or context");
   void* const native = PyCapsule_GetPointer(capsule.ptr(), name);
   if (native == nullptr) throw nb::python_error();
-  if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(native);
+  if (std::string_view(name) == kQueueCapsule) return sycl().wrap_queue(device::NativeQueue(native));
   if (std::string_view(name) == kContextCapsule) return of_context(native, pointer);
   if (std::string_view(name) == kUsedQueueCapsule || std::string_view(name) == kUsedContextCapsule) {
     throw InvalidDataError("a capsule \"" + std::string(name) + "\" was already used; a capsule can be used only once");
@@ -99,7 +99,8 @@ std::optional<Queue> sycl_queue_in(nb::handle object, const void* pointer) {
     if (own->device().type == device::DeviceType::kOneApi) return *own;
     return std::nullopt;
   }
-  if (PyTypeObject* const type = c_class_of(object, kQueueClass)) return sycl().wrap_queue(held_by(object, type));
+  if (PyTypeObject* const type = c_class_of(object, kQueueClass))
+    return sycl().wrap_queue(device::NativeQueue(held_by(object, type)));
   if (PyTypeObject* const type = c_class_of(object, kContextClass)) return of_context(held_by(object, type), pointer);
   nb::object capsule = nb::borrow(object);
   if (PyCapsule_CheckExact(object.ptr()) == 0) {

@@ -201,7 +201,8 @@ bool tensor_from_usm_array(PyObject* object, Tensor* out) {
   // Arrays without elements are imported by the dictionary, which has a pointer to the memory and so tells its kind.
   if (direct && direct->proven && !has_no_elements(direct->tensor)) {
     *out = std::move(direct->tensor);
-    exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(direct->queue), drivers());
+    exchange::import_usm_array(out, exchange::kUsmArrayVersion, sycl().wrap_queue(device::NativeQueue(direct->queue)),
+                               drivers());
     return true;
   }
   const nb::object interface = optional_attribute(object, names::__sycl_usm_array_interface__());

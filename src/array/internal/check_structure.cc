@@ -242,7 +242,7 @@ void check_readable(const RecordBatch& batch, const char* function) {
   if (batch.host_readable()) return;
   throw InvalidArgumentError(std::string(function) +
                              " needs host memory without an event to wait for; the batch is on " +
-                             device::to_string(batch.device));
+                             device::to_string(batch.device) + ": exchange::on_host() brings it to the host");
 }
 
 void check_structure(const RecordBatch& batch) {

@@ -43,9 +43,9 @@ class CudaContext final : public Context {
 
   // cuda_queues.cc
   Queue make_queue() override;
-  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
+  Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner) override;
   void order_after(const Queue& queue, const Event& event) override;
-  Event wrap_event(void* native, std::shared_ptr<void> owner) override;
+  Event wrap_event(NativeEvent native, std::shared_ptr<void> owner) override;
   Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;

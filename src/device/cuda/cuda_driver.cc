@@ -71,7 +71,8 @@ class CudaDriver final : public Driver {
 
   bool one_context_each() const noexcept override { return true; }
 
-  std::optional<NativeContext> context_of_queue(void* native) const override {
+  std::optional<NativeContext> context_of_queue(NativeQueue queue) const override {
+    void* const native = queue.get();
     if (is_default_cuda_stream(native) || library_->start() != kSuccess) return std::nullopt;
     CUcontext now = nullptr;
     if (library_->api().ctx_get_current(&now) != kSuccess) return std::nullopt;

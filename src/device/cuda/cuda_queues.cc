@@ -45,11 +45,11 @@ Queue CudaContext::make_queue() {
   own->hold = hold_;
   check(api().stream_create(&own->native, kStreamNonBlocking), "making a queue");
   void* native = own->native;
-  return {device_, native, std::move(own), native_context()};
+  return {device_, NativeQueue(native), std::move(own), native_context()};
 }
 
-Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
-  if (native == nullptr) native = to_pointer(kCudaLegacyStream);
+Queue CudaContext::wrap_queue(NativeQueue wrapped, std::shared_ptr<void> owner) {
+  void* const native = wrapped ? wrapped.get() : to_pointer(kCudaLegacyStream);
   const CUdeviceptr number = to_address(native);
   if (!is_default_cuda_stream(native)) {
     const Entered entered(*this, "looking at a stream");
@@ -61,9 +61,9 @@ Queue CudaContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
     }
   }
   if (number == kCudaPerThreadStream) {
-    return Queue::of_this_thread(device_, native, std::move(owner), native_context());
+    return Queue::of_this_thread(device_, NativeQueue(native), std::move(owner), native_context());
   }
-  return {device_, native, std::move(owner), native_context()};
+  return {device_, NativeQueue(native), std::move(owner), native_context()};
 }
 
 void CudaContext::order_after(const Queue& queue, const Event& event) {
@@ -73,7 +73,7 @@ void CudaContext::order_after(const Queue& queue, const Event& event) {
   check(api().stream_wait_event(queue.native(), handle_of(event), 0), "ordering a queue after an event");
 }
 
-Event CudaContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
+Event CudaContext::wrap_event(NativeEvent native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
 
 Event CudaContext::record(const Queue& queue) {
   check_queue(queue);
@@ -83,7 +83,7 @@ Event CudaContext::record(const Queue& queue) {
   check(api().event_create(&own->native, kEventDisableTiming), "making an event");
   const CUresult result = api().event_record(own->native, queue.native());
   void* native = &own->native;  // other libraries get a pointer to the handle
-  if (result == kSuccess) return {native, std::move(own)};
+  if (result == kSuccess) return {NativeEvent(native), std::move(own)};
   if (of_the_call(result)) library().fail(result, "recording an event");
   return Event::failed(std::make_shared<const Error>(library().error(result, "running the work before an event")));
 }

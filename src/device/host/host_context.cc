@@ -136,11 +136,11 @@ Buffer HostContext::import_memory(MemoryHandle handle, const std::string& where)
   return {host_memory(data, handle.size, true), std::move(owner)};
 }
 
-Queue HostContext::make_queue() { return {Device{}, nullptr, nullptr}; }
+Queue HostContext::make_queue() { return {Device{}, NativeQueue(), nullptr}; }
 
-Queue HostContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
-  if (native != nullptr) throw UnsupportedError("the host driver has no native queues; make one of its own");
-  return {Device{}, nullptr, std::move(owner)};
+Queue HostContext::wrap_queue(NativeQueue native, std::shared_ptr<void> owner) {
+  if (native) throw UnsupportedError("the host driver has no native queues; make one of its own");
+  return {Device{}, NativeQueue(), std::move(owner)};
 }
 
 void HostContext::order_after(const Queue& queue, const Event& event) {
@@ -148,11 +148,11 @@ void HostContext::order_after(const Queue& queue, const Event& event) {
   wait(event);
 }
 
-Event HostContext::wrap_event(void* native, std::shared_ptr<void> owner) {
-  if (native != nullptr) {
+Event HostContext::wrap_event(NativeEvent native, std::shared_ptr<void> owner) {
+  if (native) {
     throw UnsupportedError("the host driver has no native events; CPU memory must come with a null sync_event");
   }
-  return {nullptr, std::move(owner)};
+  return {NativeEvent(), std::move(owner)};
 }
 
 Event HostContext::record(const Queue& queue) {

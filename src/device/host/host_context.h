@@ -40,10 +40,10 @@ class HostContext final : public Context {
   Buffer import_memory(MemoryHandle handle, const std::string& where) override;
 
   Queue make_queue() override;
-  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
+  Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner) override;
   void order_after(const Queue& queue, const Event& event) override;
 
-  Event wrap_event(void* native, std::shared_ptr<void> owner) override;
+  Event wrap_event(NativeEvent native, std::shared_ptr<void> owner) override;
   Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;

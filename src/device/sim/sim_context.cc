@@ -141,12 +141,12 @@ Queue SimContext::make_queue() {
   world_->check_device(device_);
   auto handle = std::make_shared<QueueHandle>(world_, world_->make_queue(device_));
   void* native = handle.get();
-  return {device_, native, std::move(handle)};
+  return {device_, NativeQueue(native), std::move(handle)};
 }
 
-Queue SimContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+Queue SimContext::wrap_queue(NativeQueue native, std::shared_ptr<void> owner) {
   world_->enter(SimVerb::kWrapQueue);
-  const WorkQueue& work = queue_of(native, *world_);
+  const WorkQueue& work = queue_of(native.get(), *world_);
   if (work.device() != device_) {
     throw InvalidArgumentError("the sim driver was given a native queue of " + to_string(work.device()) + " for " +
                                to_string(device_));
@@ -177,9 +177,9 @@ Signal* SimContext::ours(crossdock_sim_event* native) const noexcept {
   return signal != nullptr && &signal->world() == world_.get() ? signal : nullptr;
 }
 
-Event SimContext::wrap_event(void* native, std::shared_ptr<void> owner) {
+Event SimContext::wrap_event(NativeEvent native, std::shared_ptr<void> owner) {
   world_->enter(SimVerb::kWrapEvent);
-  if (native != nullptr) check_native(native);
+  if (native) check_native(native.get());
   return {native, std::move(owner)};
 }
 
@@ -188,7 +188,7 @@ Event SimContext::record(const Queue& queue) {
   WorkQueue& work = check_queue(queue);
   auto signal = std::make_shared<Signal>(world_);
   void* native = static_cast<crossdock_sim_event*>(signal.get());
-  Event event(native, signal);
+  Event event(NativeEvent(native), signal);
   world_->record(event, *signal, work);
   return event;
 }

@@ -47,9 +47,9 @@ class Simulated final : public SimDriver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
 
-  std::optional<NativeContext> context_of_queue(void* native) const override {
-    if (!world_->handles().has(native)) return std::nullopt;
-    return NativeContext{sim::queue_of(native, *world_).device()};
+  std::optional<NativeContext> context_of_queue(NativeQueue native) const override {
+    if (!world_->handles().has(native.get())) return std::nullopt;
+    return NativeContext{sim::queue_of(native.get(), *world_).device()};
   }
 
   std::shared_ptr<Context> open(const Device& device, void* native_context) override {

@@ -45,9 +45,9 @@ Queue SyclContext::make_queue() {
   return library_->queues().wrap(library_, made.get())->queue();
 }
 
-Queue SyclContext::wrap_queue(void* native, std::shared_ptr<void> owner) {
+Queue SyclContext::wrap_queue(NativeQueue native, std::shared_ptr<void> owner) {
   library_->check_fork();
-  Queue queue = library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
+  Queue queue = library_->queues().wrap_theirs(library_, native.get())->queue(std::move(owner));
   checks::queue("sycl", queue, {device_, queue.native_context()});
   return queue;
 }
@@ -64,7 +64,7 @@ void SyclContext::order_after(const Queue& queue, const Event& event) {
   library_->check(api().queue_barrier_after(on.native, &before, 1), "ordering a queue after an event");
 }
 
-Event SyclContext::wrap_event(void* native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
+Event SyclContext::wrap_event(NativeEvent native, std::shared_ptr<void> owner) { return {native, std::move(owner)}; }
 
 Event SyclContext::record(const Queue& queue) {
   const SyclQueue& on = look_up(queue);
@@ -75,7 +75,7 @@ Event SyclContext::record(const Queue& queue) {
 Event SyclContext::mark(const SyclQueue& on) const {
   std::shared_ptr<void> event = library_->share(library_->check(api().queue_barrier(on.native), "recording an event"));
   void* native = event.get();
-  return {native, std::move(event)};
+  return {NativeEvent(native), std::move(event)};
 }
 
 std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event) {

@@ -37,10 +37,10 @@ class SyclContext final : public Context {
 
   // sycl_context.cc
   Queue make_queue() override;
-  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override;
+  Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner) override;
   bool in_order(const Queue& queue) const override { return look_up(queue).in_order; }
   void order_after(const Queue& queue, const Event& event) override;
-  Event wrap_event(void* native, std::shared_ptr<void> owner) override;
+  Event wrap_event(NativeEvent native, std::shared_ptr<void> owner) override;
   Event record(const Queue& queue) override;
   bool query(const Event& event) override;
   void wait(const Event& event) override;

@@ -94,9 +94,9 @@ class OurDriver final : public SyclDriver {
                                          std::move(its_device));
   }
 
-  Queue wrap_queue(void* native, std::shared_ptr<void> owner) override {
+  Queue wrap_queue(NativeQueue native, std::shared_ptr<void> owner) override {
     library_->devices();
-    return library_->queues().wrap_theirs(library_, native)->queue(std::move(owner));
+    return library_->queues().wrap_theirs(library_, native.get())->queue(std::move(owner));
   }
 
   Queue make_queue(const SyclQueueOptions& options) override {

@@ -152,7 +152,7 @@ Event SyclContext::copy_recorded(const BufferRef& to, const BufferRef& from, con
   std::shared_ptr<void> event = library_->share(start_copy(look_up(queue), to, from));
   if (event == nullptr) return record(queue);
   void* native = event.get();
-  return {native, std::move(event)};
+  return {NativeEvent(native), std::move(event)};
 }
 
 Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef& to, const BufferRef& from) {

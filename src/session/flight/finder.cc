@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/milliseconds.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kMostPools = 64;
 constexpr std::size_t kMostTried = 32;
 // One location may take this long; all together, the client's timeout.
-constexpr int kMostPerLocationMs = 2000;
+constexpr std::chrono::seconds kMostPerLocation{2};
 
 /// The schema of a FlightInfo; null if it has none, or has types that aren't known.
 std::shared_ptr<const array::Schema> schema_in(const flight::FlightInfo& info) {
@@ -66,7 +67,7 @@ void FlightFinder::check_open() const {
 
 void FlightFinder::check(const transport::InterruptHook& interrupted) {
   try {
-    channel_->ask("ListActions", {}, options_.timeout_ms, interrupted);
+    channel_->ask("ListActions", {}, to_ms(options_.timeout), interrupted);
   } catch (const UnsupportedError&) {
     // It answers, and has no actions.
   }
@@ -75,7 +76,7 @@ void FlightFinder::check(const transport::InterruptHook& interrupted) {
 std::vector<CatalogEntry> FlightFinder::list(const ListOptions& limits, const transport::InterruptHook& interrupted) {
   check_open();
   const std::vector<flight::Bytes> infos =
-      channel_->ask("ListFlights", flight::encode(flight::Criteria{}), options_.timeout_ms, interrupted);
+      channel_->ask("ListFlights", flight::encode(flight::Criteria{}), to_ms(options_.timeout), interrupted);
   if (infos.size() > limits.max_entries) {
     throw ResourceError("the catalog of " + channel_->where() + " has " + std::to_string(infos.size()) +
                         " entries, over the limit of " + std::to_string(limits.max_entries) +
@@ -108,7 +109,7 @@ std::shared_ptr<ClientPool> FlightFinder::pool_at(const std::string& location) {
   const auto known = pools_.find(location);
   if (known != pools_.end()) return known->second;
   ClientOptions options = options_;
-  if (options.timeout_ms < 0 || options.timeout_ms > kMostPerLocationMs) options.timeout_ms = kMostPerLocationMs;
+  if (!options.timeout || *options.timeout > kMostPerLocation) options.timeout = kMostPerLocation;
   auto pool =
       std::make_shared<ClientPool>(dissociated::parse_uri(location), transport::ConnectOptions{}, location, options);
   if (pools_.size() >= kMostPools) {
@@ -133,7 +134,7 @@ std::vector<LocationTried> FlightFinder::find(const std::string& name, const Nee
 
 flight::FlightEndpoint FlightFinder::endpoint_of(const std::string& name, const transport::InterruptHook& interrupted) {
   const std::vector<flight::Bytes> answers =
-      channel_->ask("GetFlightInfo", flight::encode(flight::descriptor_of(name)), options_.timeout_ms, interrupted);
+      channel_->ask("GetFlightInfo", flight::encode(flight::descriptor_of(name)), to_ms(options_.timeout), interrupted);
   if (answers.size() != 1) {
     throw ProtocolError(channel_->where() + " answered GetFlightInfo with " + std::to_string(answers.size()) +
                         " messages");
@@ -160,8 +161,7 @@ std::vector<LocationTried> FlightFinder::read_from(const flight::FlightEndpoint&
       note(location, objection);
       continue;
     }
-    const bool late = options_.timeout_ms >= 0 &&
-                      std::chrono::steady_clock::now() - start > std::chrono::milliseconds(options_.timeout_ms);
+    const bool late = options_.timeout && std::chrono::steady_clock::now() - start > *options_.timeout;
     if (late || tried.size() >= kMostTried) {
       note(location, late ? "not tried: no time was left" : "not tried: too many locations failed before");
       break;
@@ -203,7 +203,7 @@ void FlightFinder::put(const std::string& name, array::BatchStream& source, bool
   check_open();
   // A stream can't be sent again once the server has asked for a new login.
   if (channel_->logs_in()) check(interrupted);
-  session::put(channel_, name, source, !replace, *options_.runtime, wait, options_.timeout_ms, interrupted);
+  session::put(channel_, name, source, !replace, *options_.runtime, wait, to_ms(options_.timeout), interrupted);
 }
 
 bool FlightFinder::drop_ended() {

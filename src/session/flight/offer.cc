@@ -5,6 +5,7 @@
 
 #include "core/base64.h"
 #include "core/hmac.h"
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/server.h"
 #include "flight/messages.h"
@@ -54,7 +55,7 @@ void offer(const std::shared_ptr<FlightChannel>& channel, const std::string& nam
   listening.transports = make_transports(transports);
   const std::vector<flight::Bytes> made =
       channel->ask("DoAction", action(flight::kOfferAction, flight::encode(flight::Offer{name, only_new})),
-                   options.timeout_ms, interrupted);
+                   to_ms(options.timeout), interrupted);
   if (made.size() != 1) {
     throw ProtocolError(channel->where() + " answered an offer with " + std::to_string(made.size()) + " messages");
   }

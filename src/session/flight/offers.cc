@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -28,7 +29,7 @@ constexpr std::size_t kMostOpen = 256;
 constexpr std::ptrdiff_t kMostOpenOfHost = 32;
 constexpr std::size_t kMostLocations = 8;
 /// For connecting, and for each batch: the client's table is there.
-constexpr int kTimeoutMs = 10'000;
+constexpr std::chrono::seconds kTimeout{10};
 
 std::string make_ticket() {
   std::array<std::byte, 32> random{};
@@ -129,11 +130,10 @@ std::unique_ptr<Reader> Offers::read(const flight::FetchOffer& request, const st
       transports.tcp.token = request.token;
       transports.tls = options_.flight.tls;
       Client from(location,
-                  {.timeout_ms = kTimeoutMs, .transports = make_transports(transports), .runtime = options_.runtime},
-                  over);
+                  {.timeout = kTimeout, .transports = make_transports(transports), .runtime = options_.runtime}, over);
       GetOptions how;
       how.wait = transport::WaitMode::kBlock;
-      how.timeout_ms = kTimeoutMs;
+      how.timeout = kTimeout;
       how.limits = options_.limits;
       how.arena = options_.runtime->make_arena(options_.flight.max_put_bytes);
       auto reader = from.get(request.ticket, how, over);

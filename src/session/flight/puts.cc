@@ -1,5 +1,6 @@
 #include "session/flight/puts.h"
 
+#include <chrono>
 #include <utility>
 
 #include "core/text.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const char* kScheme = "grpc-put";
 /// How long a client may send nothing: it may make its table meanwhile, and keeps a place.
-constexpr int kIdleMs = 300'000;
+constexpr std::chrono::minutes kIdle{5};
 
 /// Gives out one connection: a Reader takes its connection from a pool, and the pool from a transport.
 class OneConnection final : public transport::Transport {
@@ -42,14 +43,14 @@ std::unique_ptr<Reader> reader_of(const std::shared_ptr<PutCall>& call, const Se
   auto transports = std::make_shared<transport::TransportRegistry>();
   transports->add(std::make_shared<const OneConnection>(std::make_unique<PutConnection>(call)));
   const std::string uri = std::string(kScheme) + ":" + call->peer();
-  ClientOptions from{.timeout_ms = kIdleMs, .transports = std::move(transports), .runtime = options.runtime};
+  ClientOptions from{.timeout = kIdle, .transports = std::move(transports), .runtime = options.runtime};
   dissociated::Uri address;
   address.scheme = kScheme;
   address.address = call->peer();
   auto pool = std::make_shared<ClientPool>(address, transport::ConnectOptions{}, uri, from);
   GetOptions how;
   how.wait = transport::WaitMode::kBlock;
-  how.timeout_ms = kIdleMs;
+  how.timeout = kIdle;
   how.limits = options.limits;
   how.arena = options.runtime->make_arena(options.flight.max_put_bytes);
   return std::make_unique<Reader>(std::make_unique<Reader::Impl>(pool, nullptr, "", how, nullptr));

@@ -187,8 +187,7 @@ std::unique_ptr<Listener> listen_with(std::shared_ptr<const FabricDomains> domai
   find_provider(*FabricLibrary::require(options.libraries), options.provider, nullptr);  // throws if there is none
   auto socket =
       std::make_unique<FabricServerSocket>(std::move(domains), address, want_data, free_data, options, std::move(log));
-  return std::make_unique<SocketListener>(std::move(socket), "this fabric listener",
-                                          std::chrono::milliseconds(options.handshake_timeout_ms));
+  return std::make_unique<SocketListener>(std::move(socket), "this fabric listener", options.handshake_timeout);
 }
 
 class FabricTransport final : public Transport {

@@ -37,8 +37,8 @@ void check_options(const FabricOptions& options) {
 net::SocketOptions socket_options(const FabricOptions& options) noexcept {
   return {.send_buffer = options.send_buffer,
           .receive_buffer = options.receive_buffer,
-          .keepalive_s = options.keepalive_s,
-          .user_timeout_ms = options.user_timeout_ms};
+          .keepalive_s = static_cast<int>(options.keepalive.count()),
+          .user_timeout_ms = static_cast<int>(options.user_timeout.count())};
 }
 
 net::StreamLimits stream_limits(const FabricOptions& options) noexcept {

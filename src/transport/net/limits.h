@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,11 +20,16 @@ void check_limits(const Options& options, const std::string& type) {
   if (options.max_message > kSane) refuse("max_message is over 2^60 bytes");
   if (options.max_body > kSane) refuse("max_body is over 2^60 bytes");
   if (options.token.size() > 1024) refuse("token is over 1024 bytes");
-  if (options.handshake_timeout_ms <= 0) {
-    refuse("handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) + "; it must be above 0");
+  if (options.handshake_timeout.count() <= 0) {
+    refuse("handshake_timeout is " + std::to_string(options.handshake_timeout.count()) + " ms; it must be above 0");
   }
-  if (options.keepalive_s < 0 || options.keepalive_s > 32767) refuse("keepalive_s must be from 0 to 32767");
-  if (std::optional<int>(options.user_timeout_ms).value_or(0) < 0) refuse("user_timeout_ms can't be negative");
+  if (options.keepalive.count() < 0 || options.keepalive.count() > 32767) {
+    refuse("keepalive must be from 0 to 32767 s");
+  }
+  const auto user_timeout =
+      std::optional<std::chrono::milliseconds>(options.user_timeout).value_or(std::chrono::milliseconds(0));
+  if (user_timeout.count() < 0) refuse("user_timeout can't be negative");
+  if (user_timeout.count() > std::numeric_limits<int>::max()) refuse("user_timeout is over 2^31 - 1 ms");
 }
 
 }  // namespace crossdock::transport::net

@@ -17,9 +17,9 @@ void check_options(const ShmOptions& options) {
   if (options.max_message == 0) throw InvalidArgumentError("ShmOptions::max_message is 0: no message could be sent");
   if (options.max_request == 0)
     throw InvalidArgumentError("ShmOptions::max_request is 0: no client could request a stream");
-  if (options.handshake_timeout_ms <= 0) {
-    throw InvalidArgumentError("ShmOptions::handshake_timeout_ms is " + std::to_string(options.handshake_timeout_ms) +
-                               "; it must be above 0");
+  if (options.handshake_timeout.count() <= 0) {
+    throw InvalidArgumentError("ShmOptions::handshake_timeout is " + std::to_string(options.handshake_timeout.count()) +
+                               " ms; it must be above 0");
   }
 }
 

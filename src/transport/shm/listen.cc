@@ -186,8 +186,7 @@ std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t w
                                      const ShmOptions& options, LogCallback log, Serves serves) {
   check_options(options);
   auto socket = std::make_unique<ShmServerSocket>(address, want_data, free_data, options, std::move(log), serves);
-  return std::make_unique<SocketListener>(std::move(socket), "this shm listener",
-                                          std::chrono::milliseconds(options.handshake_timeout_ms));
+  return std::make_unique<SocketListener>(std::move(socket), "this shm listener", options.handshake_timeout);
 }
 
 namespace {

@@ -187,8 +187,7 @@ std::unique_ptr<Listener> listen_over(Carrier carrier, const std::string& addres
   const char* const what = carrier.tls ? "this tcp+tls listener" : "this tcp listener";
   auto socket = std::make_unique<TcpServerSocket>(address, want_data, free_data, options, std::move(log), serves,
                                                   std::move(carrier));
-  return std::make_unique<SocketListener>(std::move(socket), what,
-                                          std::chrono::milliseconds(options.handshake_timeout_ms));
+  return std::make_unique<SocketListener>(std::move(socket), what, options.handshake_timeout);
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ std::uint64_t own_features(const TcpOptions& options) noexcept {
 net::SocketOptions socket_options(const TcpOptions& options) noexcept {
   return {.send_buffer = options.send_buffer,
           .receive_buffer = options.receive_buffer,
-          .keepalive_s = options.keepalive_s,
-          .user_timeout_ms = options.user_timeout_ms};
+          .keepalive_s = static_cast<int>(options.keepalive.count()),
+          .user_timeout_ms = static_cast<int>(options.user_timeout.count())};
 }
 
 net::StreamLimits stream_limits(const TcpOptions& options) noexcept {

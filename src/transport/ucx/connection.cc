@@ -86,12 +86,12 @@ UcxConnection::UcxConnection(std::shared_ptr<Worker> worker, std::unique_ptr<End
       specified_(std::move(memory)),
       worker_(std::move(worker)),
       endpoint_(std::move(endpoint)),
-      keepalive_s_(options.keepalive_s),
+      keepalive_s_(static_cast<int>(options.keepalive.count())),
       regions_(where_, options.max_regions) {
   endpoint_->limit_copies(options.queue_bytes);
   // A server's bodies, and UCX's probes by the sockets that the server opens, find a client that has vanished.
-  if (closing_ == nullptr && !agreement_.as_specified && options.keepalive_s > 0) {
-    probes_.emplace(worker_->descriptor(), options.keepalive_s, where_);
+  if (closing_ == nullptr && !agreement_.as_specified && keepalive_s_ > 0) {
+    probes_.emplace(worker_->descriptor(), keepalive_s_, where_);
   }
 }
 

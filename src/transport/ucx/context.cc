@@ -1,5 +1,6 @@
 #include "context.h"
 
+#include <chrono>
 #include <utility>
 
 #include "core/blocked_signals.h"
@@ -35,11 +36,14 @@ void configure(Config& config, const UcxLibrary& library, const UcxOptions& opti
   config.set("TLS", options.transports);
   if (!net_devices.empty()) config.set("NET_DEVICES", net_devices);
   config.set("CM_REUSEADDR", "y");  // else a server can't listen at its port again for a minute
-  if (options.keepalive_s > 0) config.set("KEEPALIVE_INTERVAL", std::to_string(options.keepalive_s) + "s");
+  if (options.keepalive.count() > 0) {
+    config.set("KEEPALIVE_INTERVAL", std::to_string(options.keepalive.count()) + "s");
+  }
   // Without it, a server writes beyond its memory when it accepts a client.
   if (family == AF_INET6) config.set("TCP_AF_PRIO", "inet6");
   // 1.13 accepts any name here, and complains about it when a worker is made.
-  if (const int limit = options.user_timeout_ms.value_or(0); limit > 0 && library.is_at_least(1, 22)) {
+  if (const auto limit = options.user_timeout.value_or(std::chrono::milliseconds(0)).count();
+      limit > 0 && library.is_at_least(1, 22)) {
     config.set("TCP_USER_TIMEOUT", std::to_string(limit) + "ms");
   }
 }

@@ -1,6 +1,7 @@
 #include "handshake.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <string>
 
@@ -11,8 +12,8 @@
 namespace crossdock::transport::ucx {
 namespace {
 
-/// With keepalive_s before it, a lost network is noticed within 10 s.
-constexpr int kClientUserTimeoutMs = 5000;
+/// With UcxOptions::keepalive before it, a lost network is noticed within 10 s.
+constexpr std::chrono::seconds kClientUserTimeout{5};
 
 }  // namespace
 
@@ -29,7 +30,7 @@ void check_options(const UcxOptions& options) {
 }
 
 UcxOptions client_options(UcxOptions options) {
-  if (!options.user_timeout_ms) options.user_timeout_ms = kClientUserTimeoutMs;
+  if (!options.user_timeout) options.user_timeout = kClientUserTimeout;
   return options;
 }
 

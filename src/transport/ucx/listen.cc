@@ -215,7 +215,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
              .wrong_tokens = net::WrongTokens(log_),
              .closing = std::make_shared<ClosingEnds>()},
       poll_(listener_->descriptor(), listener_->uri()),
-      handshakes_(poll_, std::chrono::milliseconds(options.handshake_timeout_ms), log_) {
+      handshakes_(poll_, options.handshake_timeout, log_) {
   const SocketAddress& bound = listener_->address();
   if (is_wildcard(bound)) {
     say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));

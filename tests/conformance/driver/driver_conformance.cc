@@ -160,7 +160,7 @@ TEST_P(DriverConformance, NeighboursMayBeCopiedToEachOther) {
 }
 
 TEST_P(DriverConformance, RefusesAQueueOfAnotherDevice) {
-  const Queue foreign({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
+  const Queue foreign({.type = static_cast<DeviceType>(77), .id = 0}, NativeQueue(), nullptr);
   const Buffer buffer = allocate(8, quirks().kinds.front());
   const Event event = context_->record(*queue_);
   EXPECT_THROW(context_->allocate(8, quirks().kinds.front(), Sharing::kPrivate, foreign), InvalidArgumentError);
@@ -239,7 +239,7 @@ TEST_P(DriverConformance, SaysWhatAQueueReaches) {
                           .kind = MemoryKind::kDevice,
                           .read_only = false};
   EXPECT_FALSE(context_->accessible(foreign, *queue_));
-  EXPECT_THROW(context_->accessible(foreign, Queue(foreign.device, nullptr, nullptr)), InvalidArgumentError);
+  EXPECT_THROW(context_->accessible(foreign, Queue(foreign.device, NativeQueue(), nullptr)), InvalidArgumentError);
 }
 
 TEST_P(DriverConformance, SaysWhatItsDevicesAre) {
@@ -410,7 +410,7 @@ TEST_P(DriverConformance, MemorysPendingWorkIsWhatIsOnItsQueueNow) {
   const Buffer buffer = allocate(4, quirks().kinds.front());
   upload(buffer.ref(), "work");
   EXPECT_NO_THROW(context_->wait(memory.pending()));
-  memory.queue = Queue({.type = static_cast<DeviceType>(77), .id = 0}, nullptr, nullptr);
+  memory.queue = Queue({.type = static_cast<DeviceType>(77), .id = 0}, NativeQueue(), nullptr);
   EXPECT_THROW(memory.pending(), InvalidArgumentError) << "it isn't a queue of that context";
   memory.context = nullptr;
   EXPECT_TRUE(memory.out_of_reach());
@@ -420,7 +420,7 @@ TEST_P(DriverConformance, MemorysPendingWorkIsWhatIsOnItsQueueNow) {
 TEST_P(DriverConformance, WrapsForeignQueues) {
   if (!quirks().make_native_queue) {
     int not_a_queue = 0;
-    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_queue(&not_a_queue, nullptr); }),
+    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_queue(NativeQueue(&not_a_queue), nullptr); }),
                 HasSubstr(std::string(driver_->name())));
     return;
   }
@@ -428,9 +428,9 @@ TEST_P(DriverConformance, WrapsForeignQueues) {
   const std::weak_ptr<void> watched = native;
   {
     void* handle = native.get();
-    const Queue queue = context_->wrap_queue(handle, std::move(native));
+    const Queue queue = context_->wrap_queue(NativeQueue(handle), std::move(native));
     EXPECT_EQ(queue.native() != handle, quirks().copies_queues);
-    EXPECT_EQ(context_->wrap_queue(handle, nullptr), queue);
+    EXPECT_EQ(context_->wrap_queue(NativeQueue(handle), nullptr), queue);
     EXPECT_FALSE(watched.expired());
     const Buffer buffer = allocate(4, quirks().kinds.front());
     finish();
@@ -444,10 +444,10 @@ TEST_P(DriverConformance, WrapsForeignQueues) {
 }
 
 TEST_P(DriverConformance, WrapsForeignEvents) {
-  EXPECT_TRUE(context_->query(context_->wrap_event(nullptr, nullptr)));
+  EXPECT_TRUE(context_->query(context_->wrap_event(NativeEvent(), nullptr)));
   if (!quirks().make_native_event) {
     int not_an_event = 0;
-    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_event(&not_an_event, nullptr); }),
+    EXPECT_THAT(message_of<UnsupportedError>([&] { context_->wrap_event(NativeEvent(&not_an_event), nullptr); }),
                 HasSubstr(std::string(driver_->name())));
     return;
   }
@@ -455,7 +455,7 @@ TEST_P(DriverConformance, WrapsForeignEvents) {
   const std::weak_ptr<void> watched = native;
   {
     void* handle = native.get();
-    const Event event = context_->wrap_event(handle, std::move(native));
+    const Event event = context_->wrap_event(NativeEvent(handle), std::move(native));
     EXPECT_EQ(event.native(), handle);
     context_->wait(event);
     EXPECT_FALSE(watched.expired());

@@ -16,7 +16,7 @@ int consume_for_ever(const std::string& uri, std::uint64_t seed, Progress* progr
   progress->stage = Stage::kStarted;
   for (;;) {
     session::ClientOptions options;
-    options.timeout_ms = -1;
+    options.timeout.reset();
     session::Client client(uri, options);
     if (progress->stage < Stage::kConnected) progress->stage = Stage::kConnected;
     for (int streams = 1 + static_cast<int>(random() % 8); streams > 0; --streams) {

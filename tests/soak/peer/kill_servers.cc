@@ -36,7 +36,7 @@ int consume_until_told(const std::filesystem::path& folder, std::uint64_t seed, 
     try {
       if (uri.empty()) continue;
       session::ClientOptions options;
-      options.timeout_ms = 20'000;
+      options.timeout = std::chrono::milliseconds(20'000);
       session::Client client(uri, options);
       while (!std::filesystem::exists(folder / "leave")) {
         if (random() % 4 == 0) {

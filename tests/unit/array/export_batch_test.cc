@@ -190,7 +190,7 @@ TEST_F(ExportBatch, AFailureOfItsWorkIsThrown) {
   RecordBatch batch = make_batch({field("a", TypeId::kInt32)}, 4);
   batch.device = {.type = device::DeviceType::kCuda, .id = 0};
   int native = 0;
-  batch.event = device::Event(&native, nullptr);
+  batch.event = device::Event(device::NativeEvent(&native), nullptr);
   batch.event.fail(std::make_shared<const SystemError>("the kernel trapped"));
   ArrowDeviceArray exported;
   EXPECT_EQ(message_of<SystemError>([&] { export_batch(batch, &exported); }), "the kernel trapped");
@@ -200,8 +200,8 @@ TEST_F(ExportBatch, AFailureOfItsWorkIsThrown) {
 TEST_F(ExportBatch, ArrowHasNoEventForTheCpu) {
   RecordBatch batch = make_batch({field("a", TypeId::kInt32)}, 4);
   int native = 0;
-  batch.event = device::Event(&native, nullptr);
-  batch.queue = device::Queue({.type = device::DeviceType::kCuda, .id = 1}, nullptr, nullptr);
+  batch.event = device::Event(device::NativeEvent(&native), nullptr);
+  batch.queue = device::Queue({.type = device::DeviceType::kCuda, .id = 1}, device::NativeQueue(), nullptr);
   ArrowDeviceArray exported;
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { export_batch(batch, &exported); }),
               HasSubstr("work of cuda:1 on the batch may be pending"));

@@ -1,11 +1,15 @@
 #include "crossdock/array/stream.h"
 
 #include <cerrno>
+#include <concepts>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +46,46 @@ TEST(MadeStream, GivesEachBatchOnceAndHoldsNoneThatItGave) {
   EXPECT_EQ(number_at(*stream->next(), 0), 10);
   EXPECT_FALSE(stream->next());
   EXPECT_FALSE(stream->next());
+}
+
+static_assert(std::input_iterator<BatchIterator> && std::sentinel_for<std::default_sentinel_t, BatchIterator>);
+static_assert(!std::copyable<BatchIterator>, "a batch is given once");
+
+TEST(BatchIterators, AreForRangeLoops) {
+  const auto two = [](std::weak_ptr<const void>* first) {
+    std::vector<RecordBatch> batches;
+    batches.push_back(watched_batch(0, first));
+    batches.push_back(number_batch(10, 10));
+    const auto schema = batches.front().schema;
+    return make_stream(schema, std::move(batches));
+  };
+  std::weak_ptr<const void> first;
+  std::int64_t next = 0;
+  const auto stream = two(&first);
+  for (RecordBatch& batch : *stream) {
+    EXPECT_EQ(number_at(batch, 0), next);
+    next += 10;
+    if (next == 20) EXPECT_TRUE(first.expired()) << "a batch is released before the next one is read";
+  }
+  EXPECT_EQ(next, 20);
+  for (const RecordBatch& batch : *stream) ADD_FAILURE() << "the stream is over, and gave " << batch.num_rows;
+  std::vector<RecordBatch> kept;
+  for (auto& batch : two(&first)) kept.push_back(std::move(batch));  // the loop keeps the stream
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(number_at(kept[1], 0), 10);
+  EXPECT_FALSE(first.expired());
+}
+
+TEST(BatchIterators, PassOnErrors) {
+  int calls = 0;
+  FunctionStream stream(number_batch(0, 0).schema, [&]() -> std::optional<RecordBatch> {
+    if (++calls == 2) throw InvalidDataError("the second");
+    return number_batch(0, 1);
+  });
+  const auto read = [&] {
+    for (const RecordBatch& batch : stream) EXPECT_EQ(batch.num_rows, 1);
+  };
+  EXPECT_THROW(read(), InvalidDataError);
 }
 
 TEST(MadeStream, RefusesBatchesOfAnotherSchemaAndNone) {
@@ -195,7 +239,7 @@ TEST(ImportedStream, ArraysThatAreNoStructsAreTablesOfOneColumn) {
 RecordBatch device_batch(device::DeviceType type, void* native) {
   RecordBatch batch = number_batch(0, 10);
   batch.device = {.type = type, .id = 1};
-  batch.event = device::Event(native, nullptr);
+  batch.event = device::Event(device::NativeEvent(native), nullptr);
   for (BufferView& buffer : batch.buffers) {
     if (buffer.data != nullptr) buffer.data = reinterpret_cast<const void*>(0x1000);
   }
@@ -271,7 +315,7 @@ TEST(ExportedStream, TheCpusFormRefusesADevicesBatch) {
   };
   EXPECT_THAT(refusal(device_batch(device::DeviceType::kCuda, nullptr)), HasSubstr("copy it to the host first"));
   RecordBatch pending = number_batch(0, 1);
-  pending.event = device::Event(&native, nullptr);
+  pending.event = device::Event(device::NativeEvent(&native), nullptr);
   EXPECT_THAT(refusal(pending), HasSubstr("with work that may be pending"));
 }
 

@@ -20,7 +20,7 @@ TEST(Event, DestroysItsNativeWithTheLastCopy) {
   int destroyed = 0;
   int native = 0;
   {
-    Event event(&native, std::shared_ptr<void>(&native, [&](void*) { ++destroyed; }));
+    Event event(NativeEvent(&native), std::shared_ptr<void>(&native, [&](void*) { ++destroyed; }));
     EXPECT_EQ(event.native(), &native);
     Event copy = event;
     Event moved = std::move(event);
@@ -32,7 +32,7 @@ TEST(Event, DestroysItsNativeWithTheLastCopy) {
 }
 
 TEST(Event, CopiesShareTheFirstFailure) {
-  Event event(nullptr, nullptr);
+  Event event(NativeEvent(), nullptr);
   const Event copy = event;
   event.fail(std::make_shared<const TimeoutError>("the device hangs"));
   event.fail(std::make_shared<const SystemError>("a second one"));
@@ -50,12 +50,12 @@ TEST(Event, FailedHasNoNative) {
 TEST(Event, NeededThrowsItsFailure) {
   int native = 0;
   EXPECT_EQ(Event().need(), nullptr);
-  EXPECT_EQ(Event(&native, nullptr).need(), &native);
+  EXPECT_EQ(Event(NativeEvent(&native), nullptr).need(), &native);
   EXPECT_THROW(Event::failed(std::make_shared<const ResourceError>("no memory")).need(), ResourceError);
 }
 
 TEST(Event, FailsOnAnotherThread) {
-  Event event(nullptr, nullptr);
+  Event event(NativeEvent(), nullptr);
   std::thread device([copy = event]() mutable { copy.fail(std::make_shared<const SystemError>("x")); });
   while (event.failure() == nullptr) std::this_thread::yield();
   device.join();

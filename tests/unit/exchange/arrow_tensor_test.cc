@@ -362,7 +362,7 @@ TEST_F(ArrowTensorDeviceTest, TheEventGoesBothWays) {
       BoolPolicy::kRefuse);
   ASSERT_NE(column.event.native(), nullptr);
   // The tensor is gone; its event isn't, and is still the one to wait for.
-  const device::Event event = context_->wrap_event(column.event.native(), nullptr);
+  const device::Event event = context_->wrap_event(device::NativeEvent(column.event.native()), nullptr);
   EXPECT_FALSE(context_->query(event));
   Tensor tensor = tensor_of_column(column, BoolPolicy::kRefuse);
   EXPECT_EQ(tensor.event.native(), column.event.native());
@@ -383,7 +383,7 @@ TEST_F(ArrowTensorDeviceTest, TheColumnKeepsTheEvent) {
   int native = 0;
   Tensor tensor = made_tensor("int64", {8}, {8}, buffer_.data());
   tensor.device = device::kZero;
-  tensor.event = device::Event(&native, std::const_pointer_cast<void>(counting_owner(&released)));
+  tensor.event = device::Event(device::NativeEvent(&native), std::const_pointer_cast<void>(counting_owner(&released)));
   RecordBatch column = column_of_tensor(tensor, BoolPolicy::kRefuse);
   EXPECT_EQ(column.event.native(), &native);
   tensor = Tensor();

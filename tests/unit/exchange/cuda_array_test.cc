@@ -227,13 +227,15 @@ TEST_P(CudaArrayTest, TheStreamShownOfWorkOnAnotherDevice) {
   tensor.set_queue(there, across);
   EXPECT_EQ(export_cuda_array(&tensor, drivers_), reinterpret_cast<std::intptr_t>(across.native()));
   // A default stream, by whose handle the reader would mean one of the memory's device
-  tensor.set_queue(there, there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{1}), nullptr));
+  tensor.set_queue(there, there->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(std::uintptr_t{1})), nullptr));
   EXPECT_EQ(export_cuda_array(&tensor, drivers_),
             reinterpret_cast<std::intptr_t>(drivers_.default_queue({DeviceType::kCuda, 1}).native()));
   EXPECT_EQ(*tensor.queue, drivers_.default_queue({DeviceType::kCuda, 1}));
   // One that is bound to another thread
   tensor.event = there->record(across);
-  std::thread([&] { tensor.queue = there->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr); }).join();
+  std::thread([&] {
+    tensor.queue = there->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(std::uintptr_t{2})), nullptr);
+  }).join();
   export_cuda_array(&tensor, drivers_);
   EXPECT_EQ(*tensor.queue, drivers_.default_queue({DeviceType::kCuda, 1}));
   there->wait(there->record(*tensor.queue));
@@ -404,7 +406,8 @@ TEST_P(CudaArrayTest, ThePerThreadStreamOfAnotherThread) {
 
 TEST_P(CudaArrayTest, CopiesOnThePerThreadStreamGoWithAnyThread) {
   slow_down();
-  const device::Queue own = context_->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr);
+  const device::Queue own =
+      context_->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(std::uintptr_t{2})), nullptr);
   Tensor source = imported(std::nullopt);
   cuda_->run("cuMemsetD8Async", pointer_, static_cast<unsigned char>('c'), std::size_t{256}, own.native());
   auto made = std::make_unique<Tensor>(copy(source, {context_, MemoryKind::kDevice, context_, own}));
@@ -428,7 +431,8 @@ TEST_P(CudaArrayTest, CopiesOnThePerThreadStreamGoWithAnyThread) {
 
 TEST_P(CudaArrayTest, WhatGoesOnItsOwnThreadComesAfterItsOwnStreamsWork) {
   slow_down();
-  const device::Queue own = context_->wrap_queue(reinterpret_cast<void*>(std::uintptr_t{2}), nullptr);
+  const device::Queue own =
+      context_->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(std::uintptr_t{2})), nullptr);
   auto made = std::make_unique<Tensor>(copy(imported(std::nullopt), {context_, MemoryKind::kDevice, context_, own}));
   cuda_->run("cuMemsetD8Async", reinterpret_cast<std::uint64_t>(made->data), static_cast<unsigned char>('o'),
              std::size_t{256}, own.native());
@@ -465,7 +469,7 @@ TEST_P(CudaArrayTest, ShowsTheStreamThatIsEnough) {
   Tensor legacy = imported(1);
   EXPECT_EQ(export_cuda_array(&legacy, drivers_), 1);
   Tensor null = imported(1);
-  null.queue = device::Queue({DeviceType::kCuda, 0}, nullptr, nullptr);
+  null.queue = device::Queue({DeviceType::kCuda, 0}, device::NativeQueue(), nullptr);
   null.context = nullptr;
   EXPECT_EQ(export_cuda_array(&null, drivers_), 1) << "0 is never shown";
 }

@@ -295,7 +295,7 @@ class DlpackStreamCuda : public CudaTargetTest {
     return bytes;
   }
   Queue named(std::intptr_t stream, const Device& device = kFirst) const {
-    return drivers_.context(device)->wrap_queue(reinterpret_cast<void*>(stream), nullptr);
+    return drivers_.context(device)->wrap_queue(device::NativeQueue(reinterpret_cast<void*>(stream)), nullptr);
   }
 
   device::DriverRegistry drivers_;

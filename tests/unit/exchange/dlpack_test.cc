@@ -254,7 +254,7 @@ TEST(Dlpack, WorkThatMayNotBeDoneIsntHandedOver) {
   double values[2] = {};
   int native = 0;
   Tensor tensor = made_tensor("float64", {2}, {8}, values);
-  tensor.event = device::Event(&native, nullptr);
+  tensor.event = device::Event(device::NativeEvent(&native), nullptr);
   EXPECT_THROW(export_dlpack(tensor), InvalidArgumentError);
   tensor.event.fail(std::make_shared<const SystemError>("the kernel before it failed"));
   EXPECT_THROW(export_dlpack(tensor), SystemError);

@@ -121,7 +121,7 @@ TEST_P(ForeignCudaStream, WithoutACurrentContextAnOpenOneIsAsked) {
   on(0, [&] { stream = cuda_->make_stream(); });
   const auto open = drivers_.context(kFirst);
   const std::uint64_t before = cuda_->calls("cuCtxPushCurrent_v2");
-  EXPECT_EQ(driver_->context_of_queue(stream)->device, kFirst);
+  EXPECT_EQ(driver_->context_of_queue(device::NativeQueue(stream))->device, kFirst);
   EXPECT_EQ(cuda_->calls("cuCtxPushCurrent_v2"), before + 1);
   EXPECT_EQ(cuda_->current(), nullptr) << "the thread is left as it was";
   on(0, [&] { cuda_->run("cuStreamDestroy_v2", stream); });

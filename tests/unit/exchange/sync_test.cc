@@ -100,7 +100,7 @@ TEST_F(ReadyTest, QueuesAreKeptOnceEach) {
   {
     auto held = std::make_shared<int>(0);
     kept_by_first = held;
-    const device::Queue first(device::kZero, queue_.native(), held);
+    const device::Queue first(device::kZero, device::NativeQueue(queue_.native()), held);
     held.reset();
     const void* owner = nullptr;
     for (int i = 0; i < 4; ++i) {

@@ -117,7 +117,7 @@ TEST_F(TransferTest, UnorderedTensorsKeepWhatTheirQueueDoes) {
   auto held = std::make_shared<int>(0);
   const std::weak_ptr<int> gone = held;
   Tensor tensor = source();
-  tensor.queue = Queue(device::kZero, queue_.native(), std::move(held));
+  tensor.queue = Queue(device::kZero, device::NativeQueue(queue_.native()), std::move(held));
   tensor = without_event(std::move(tensor));
   EXPECT_EQ(tensor.queue, std::nullopt);
   EXPECT_FALSE(gone.expired());

@@ -20,6 +20,8 @@
 namespace crossdock::peers {
 namespace {
 
+using namespace std::chrono_literals;
+
 using ::testing::HasSubstr;
 using testing::peer_connections;
 using testing::PeerHub;
@@ -191,7 +193,7 @@ TEST_F(GreedyPeer, ReleasesAreToldOncePerRegionInAnyOrder) {
 
 TEST_F(GreedyPeer, DoesNotAnswerAnAbort) {
   PeerOptions options;
-  options.timeout_ms = 30;
+  options.timeout = std::chrono::milliseconds(30);
   begin(options);
   send(100'000);
   ASSERT_EQ(link_->stats().regions_with_peer, 1u);
@@ -204,7 +206,7 @@ TEST_F(GreedyPeer, DoesNotAnswerAnAbort) {
 
 TEST_F(GreedyPeer, TakesNothingOfAnEndThatCloses) {
   PeerOptions options;
-  options.timeout_ms = 30;
+  options.timeout = std::chrono::milliseconds(30);
   wire::Open open = opening();
   open.window_messages = 1;
   begin(options, open);
@@ -225,7 +227,7 @@ TEST_F(GreedyPeer, TakesNothingOfAnEndThatCloses) {
 
 TEST_F(GreedyPeer, ThatHasSaidEndMayHoldItsFrames) {
   PeerOptions options;
-  options.timeout_ms = 1;
+  options.timeout = std::chrono::milliseconds(1);
   begin(options);
   send(100'000);
   there_->send(wire::encode(wire::End::kClosed), {});
@@ -329,14 +331,14 @@ TEST_F(GreedyProcess, SendsTheSameBytesInManyFrames) {
   const auto listener = hub.listen({"shm:"});
   const auto raw = connect_raw(*listener);
   raw->send(wire::encode(opening()), {});
-  const auto peer = listener->accept(10'000);
+  const auto peer = listener->accept(10s);
   const auto pool = session::Runtime::default_runtime()->make_pool();
   const auto memory = pool->allocate(4096);
   const std::uint64_t base = raw->announce(1, pool->lend(memory.get(), 4096)->region).value();
   for (const std::size_t count : {200, 300}) {
     const Bytes body = wire::encode_start(std::vector<wire::FrameEntry>(count, {100, base, 1}), {});
     ASSERT_TRUE(raw->send_body(wire::kMessageTag, std::array{ByteSpan(body)}, nullptr));
-    Message message = peer->recv(10'000);
+    Message message = peer->recv(10s);
     const std::byte* const data = message.frames()[0].data;
     if (count == 200) {
       message.make_writable();
@@ -358,7 +360,7 @@ TEST_F(GreedyProcess, AnnouncesMoreRegionsThanTheHubTakes) {
   const auto listener = hub.listen({"shm:"}, options);
   const auto raw = connect_raw(*listener);
   raw->send(wire::encode(opening()), {});
-  const auto peer = listener->accept(10'000);
+  const auto peer = listener->accept(10s);
   const auto pool = session::Runtime::default_runtime()->make_pool();
   std::vector<std::shared_ptr<std::byte>> memory;
   for (std::uint16_t number = 0; number < 9; ++number) {
@@ -366,7 +368,7 @@ TEST_F(GreedyProcess, AnnouncesMoreRegionsThanTheHubTakes) {
     ASSERT_TRUE(raw->announce(number, pool->lend(memory.back().get(), 4096)->region));
   }
   try {
-    peer->recv(10'000);
+    peer->recv(10s);
     FAIL();
   } catch (const ProtocolError& error) {
     EXPECT_THAT(error.what(), HasSubstr("in 8 regions"));
@@ -384,7 +386,7 @@ TEST_F(GreedyProcess, NamesARegionLateAndKeepsNobodyBusy) {
   const auto listener = hub.listen({"shm:"});
   const auto raw = connect_raw(*listener);
   raw->send(wire::encode(opening()), {});
-  const auto peer = listener->accept(10'000);
+  const auto peer = listener->accept(10s);
   const std::uint64_t address = device::make_address(7, 64);
   const Bytes first = wire::encode_start(std::vector<wire::FrameEntry>{{100, address, 7}}, {});
   const Bytes second = wire::encode_start({}, as_bytes("second"));
@@ -392,13 +394,13 @@ TEST_F(GreedyProcess, NamesARegionLateAndKeepsNobodyBusy) {
     ASSERT_TRUE(raw->send_body(wire::kMessageTag, std::array{ByteSpan(*body)}, nullptr));
   }
   const auto before = processor_time();
-  EXPECT_THROW(peer->recv(500), TimeoutError);
+  EXPECT_THROW(peer->recv(500ms), TimeoutError);
   EXPECT_LT(processor_time() - before, std::chrono::milliseconds(250));
   const auto pool = session::Runtime::default_runtime()->make_pool();
   const auto memory = pool->allocate(4096);
   ASSERT_TRUE(raw->announce(7, pool->lend(memory.get(), 4096)->region));
-  EXPECT_EQ(peer->recv(10'000).frames().size(), 1u);
-  EXPECT_EQ(as_text(peer->recv(10'000).meta()), "second");
+  EXPECT_EQ(peer->recv(10s).frames().size(), 1u);
+  EXPECT_EQ(as_text(peer->recv(10s).meta()), "second");
 }
 
 TEST_F(GreedyProcess, ConnectsMoreOftenThanTheListenerAllows) {
@@ -419,7 +421,7 @@ TEST_F(GreedyProcess, ConnectsMoreOftenThanTheListenerAllows) {
   }
   for (int i = 0; i < 3; ++i) {
     std::promise<void> closed;
-    const auto accepted = listener->accept(10'000);
+    const auto accepted = listener->accept(10s);
     accepted->close([&](const std::exception_ptr&) { closed.set_value(); });
     closed.get_future().wait();
   }
@@ -441,7 +443,7 @@ TEST_F(GreedyProcess, ConnectsFasterThanItIsAccepted) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (int i = 0; i < 128; ++i) peers.push_back(here.connect(listener->uris()[0]));
   PeerOptions impatient;
-  impatient.timeout_ms = 200;
+  impatient.timeout = std::chrono::milliseconds(200);
   const auto all_wait = [&] {  // the last of the 128 may not have been opened there
     for (int i = 0; i < 20; ++i) {
       try {
@@ -455,7 +457,7 @@ TEST_F(GreedyProcess, ConnectsFasterThanItIsAccepted) {
   EXPECT_TRUE(all_wait());
   std::vector<std::unique_ptr<Peer>> accepted;
   auto waiting = std::async(std::launch::async, [&] { return here.connect(listener->uris()[0]); });
-  while (accepted.size() < peers.size()) accepted.push_back(listener->accept(10'000));
+  while (accepted.size() < peers.size()) accepted.push_back(listener->accept(10s));
   EXPECT_NE(waiting.get(), nullptr);
 }
 

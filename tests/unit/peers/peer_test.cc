@@ -24,6 +24,8 @@
 namespace crossdock::peers {
 namespace {
 
+using namespace std::chrono_literals;
+
 using testing::ChildProcess;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
@@ -66,7 +68,7 @@ class Pair {
   explicit Pair(const std::string& uri, const PeerOptions& options = {}) {
     listener = there.listen({uri}, options);
     b = here.connect(listener->uris().front(), options);
-    a = listener->accept(10'000);
+    a = listener->accept(10s);
   }
   std::shared_ptr<session::Runtime> runtime = std::make_shared<session::Runtime>();
   std::shared_ptr<device::Pool> pool = runtime->make_pool();
@@ -92,7 +94,7 @@ TEST_P(PeerOver, MessagesGoBothWaysInOrder) {
     Peer& from = i % 2 == 0 ? *pair.a : *pair.b;
     Peer& to = i % 2 == 0 ? *pair.b : *pair.a;
     from.send(std::array{frame_of(small), frame_of(none), frame_of(large)}, meta);
-    const Message message = to.recv(10'000);
+    const Message message = to.recv(10s);
     ASSERT_EQ(message.frames().size(), 3u);
     EXPECT_EQ(Bytes(message.meta().begin(), message.meta().end()), meta);
     EXPECT_TRUE(same(message.frames()[0], small));
@@ -100,7 +102,7 @@ TEST_P(PeerOver, MessagesGoBothWaysInOrder) {
     EXPECT_TRUE(same(message.frames()[2], large));
   }
   for (int i = 0; i < 50; ++i) pair.a->send({}, as_bytes(std::to_string(i)));
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(as_text(pair.b->recv(10'000).meta()), std::to_string(i));
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(as_text(pair.b->recv(10s).meta()), std::to_string(i));
 }
 
 TEST_P(PeerOver, FramesOfEverySizeArrive) {
@@ -108,7 +110,7 @@ TEST_P(PeerOver, FramesOfEverySizeArrive) {
   for (const std::size_t size : {1ul, 63ul, 64ul, 65ul, 4095ul, 65'535ul, 65'536ul, 65'537ul, 300'000ul, 3'000'001ul}) {
     const Bytes bytes = numbered(size);
     pair.a->send(std::array{frame_of(bytes), frame_of(bytes)}, {});
-    const Message message = pair.b->recv(10'000);
+    const Message message = pair.b->recv(10s);
     EXPECT_TRUE(same(message.frames()[0], bytes)) << size;
     EXPECT_TRUE(same(message.frames()[1], bytes)) << size;
   }
@@ -121,7 +123,7 @@ TEST_P(PeerOver, TenThousandFramesInOneMessage) {
   for (int i = 0; i < 10'000; ++i) all.push_back(numbered(static_cast<std::size_t>(i), i));
   for (const Bytes& bytes : all) frames.push_back(frame_of(bytes));
   pair.a->send(frames, {});
-  const Message message = pair.b->recv(30'000);
+  const Message message = pair.b->recv(30s);
   ASSERT_EQ(message.frames().size(), all.size());
   for (std::size_t i = 0; i < all.size(); ++i) ASSERT_TRUE(same(message.frames()[i], all[i])) << i;
 }
@@ -134,7 +136,7 @@ TEST_F(PeerTest, AFrameInAPoolGoesByAddressWithoutACopy) {
   pair.a->send(std::array{OutgoingFrame{memory.get(), kMebibyte, memory}}, {});
   std::memset(memory.get(), 0, kMebibyte);  // the receiver sees what was sent
   {
-    const Message message = pair.b->recv(10'000);
+    const Message message = pair.b->recv(10s);
     EXPECT_TRUE(message.frames()[0].mapped);
     EXPECT_TRUE(same(message.frames()[0], bytes));
     EXPECT_EQ(pair.a->stats().bytes_copied, 0u);
@@ -153,7 +155,7 @@ TEST_F(PeerTest, OtherMemoryIsCopiedOnceIntoThePoolWhichIsUsedAgain) {
   for (int i = 0; i < 5; ++i) {
     pair.a->send(std::array{frame_of(bytes)}, {});
     {
-      const Message message = pair.b->recv(10'000);
+      const Message message = pair.b->recv(10s);
       EXPECT_TRUE(message.frames()[0].mapped);
       EXPECT_TRUE(same(message.frames()[0], bytes));
       EXPECT_EQ(pair.a->stats().bytes_copied, (static_cast<std::uint64_t>(i) + 1) * bytes.size());
@@ -168,7 +170,7 @@ TEST_F(PeerTest, SmallerFramesShareABlock) {
   const Bytes bytes = numbered(100'000);
   std::vector<OutgoingFrame> frames(100, frame_of(bytes));
   pair.a->send(frames, {});
-  const Message message = pair.b->recv(10'000);
+  const Message message = pair.b->recv(10s);
   for (const Frame& frame : message.frames()) EXPECT_TRUE(frame.mapped && same(frame, bytes));
   EXPECT_EQ(pair.b->stats().regions_of_peer, 1u);
 }
@@ -179,8 +181,8 @@ TEST_F(PeerTest, WritesAreSeenByNobodyElse) {
   std::memset(memory.get(), 1, kMebibyte);
   pair.a->send(std::array{OutgoingFrame{memory.get(), kMebibyte, memory}}, {});
   pair.a->send(std::array{OutgoingFrame{memory.get(), kMebibyte, memory}}, {});
-  Message first = pair.b->recv(10'000);
-  const Message second = pair.b->recv(10'000);
+  Message first = pair.b->recv(10s);
+  const Message second = pair.b->recv(10s);
   first.make_writable();
   const Frame& frame = first.frames()[0];
   ASSERT_NE(frame.writable, nullptr);
@@ -199,21 +201,21 @@ TEST_F(PeerTest, ReceivedFramesGoOnWithoutACopyUnlessWrittenTo) {
   const Bytes bytes = numbered(kMebibyte);
   for (const bool writable : {false, true}) {
     first.a->send(std::array{frame_of(bytes)}, {});
-    auto message = std::make_optional(first.b->recv(10'000));
+    auto message = std::make_optional(first.b->recv(10s));
     if (writable) message->make_writable();
     const Frame frame = message->frames()[0];
     message.reset();
     const std::uint64_t copied = second.a->stats().bytes_copied;
     second.a->send(std::array{OutgoingFrame{frame.data, frame.size, frame.owner}}, {});
     {
-      const Message passed = second.b->recv(10'000);
+      const Message passed = second.b->recv(10s);
       EXPECT_TRUE(same(passed.frames()[0], bytes));
       EXPECT_EQ(second.a->stats().bytes_copied, copied) << "passed on as it is";
     }
     if (!writable) continue;
     const_cast<std::byte*>(frame.data)[7] = std::byte{99};
     second.a->send(std::array{OutgoingFrame{frame.data, frame.size, frame.owner}}, {});
-    const Message changed = second.b->recv(10'000);
+    const Message changed = second.b->recv(10s);
     EXPECT_EQ(changed.frames()[0].data[7], std::byte{99});
     EXPECT_EQ(second.a->stats().bytes_copied, copied + kMebibyte);
   }
@@ -224,7 +226,7 @@ TEST_F(PeerTest, FramesPassedOnWithoutEndKeepABoundedNumberOfOwners) {
   Pair second("shm:");
   const Bytes bytes = numbered(kMebibyte);
   first.a->send(std::array{frame_of(bytes)}, {});
-  const Message message = first.b->recv(10'000);
+  const Message message = first.b->recv(10s);
   const Frame& frame = message.frames()[0];
   auto alive = std::make_shared<std::atomic<int>>(0);
   std::optional<Message> held;  // the other end always has a frame of the region
@@ -232,7 +234,7 @@ TEST_F(PeerTest, FramesPassedOnWithoutEndKeepABoundedNumberOfOwners) {
     ++*alive;
     const std::shared_ptr<const void> owner(frame.data, [keep = frame.owner, alive](const void*) { --*alive; });
     second.a->send(std::array{OutgoingFrame{frame.data, 64 << 10, owner}}, {});
-    Message passed = second.b->recv(10'000);
+    Message passed = second.b->recv(10s);
     ASSERT_TRUE(same(passed.frames()[0], ByteSpan(bytes).first(64 << 10)));
     held = std::move(passed);
     ASSERT_LE(*alive, 4200);
@@ -255,7 +257,7 @@ TEST_F(PeerTest, AReceiverThatDoesNotReceiveStopsTheSender) {
       over += pair.a->send(std::array{frame_of(bytes)}, {}, [&](const std::exception_ptr&) { ++done; }) ? 1 : 0;
     }
     EXPECT_LT(over, 40) << "a sender that waits stops here";
-    for (int i = 0; i < 100; ++i) EXPECT_TRUE(same(pair.b->recv(10'000).frames()[0], bytes));
+    for (int i = 0; i < 100; ++i) EXPECT_TRUE(same(pair.b->recv(10s).frames()[0], bytes));
     EXPECT_TRUE(eventually([&] { return over + done == 100; }));
   }
 }
@@ -269,7 +271,7 @@ TEST_P(PeerOver, AMessageLargerThanTheWindowGoesAlone) {
   for (int i = 0; i < 3; ++i) {
     std::promise<void> sent;
     pair.a->send(std::array{frame_of(bytes)}, {}, [&](const std::exception_ptr&) { sent.set_value(); });
-    const Message message = pair.b->recv(10'000);
+    const Message message = pair.b->recv(10s);
     EXPECT_TRUE(same(message.frames()[0], bytes));
     EXPECT_FALSE(message.frames()[0].mapped);
     sent.get_future().wait();
@@ -291,7 +293,7 @@ TEST_F(PeerTest, AMessageThatIsTooLargeByValueIsRefusedAndLeavesItsMemoryFree) {
   EXPECT_TRUE(eventually([&] { return pair.a->stats().regions_with_peer == 0; }));
   EXPECT_TRUE(eventually([&] { return pair.pool->stats().idle_bytes == pair.pool->stats().bytes; }));
   pair.a->send(std::array{frame_of(bytes)}, {});
-  EXPECT_TRUE(same(pair.b->recv(10'000).frames()[0], bytes)) << "the connection goes on";
+  EXPECT_TRUE(same(pair.b->recv(10s).frames()[0], bytes)) << "the connection goes on";
 }
 
 TEST_P(PeerOver, WhatIsUnderWayWhenThePeerClosesIsOver) {
@@ -302,7 +304,7 @@ TEST_P(PeerOver, WhatIsUnderWayWhenThePeerClosesIsOver) {
     const Bytes bytes = numbered(3 * kMebibyte);
     std::promise<void> over;
     pair.a->send(std::array{frame_of(bytes)}, {}, [&](const std::exception_ptr&) { over.set_value(); });
-    if (i % 2 == 0) pair.b->recv(10'000);
+    if (i % 2 == 0) pair.b->recv(10s);
     std::promise<void> closed;
     pair.b->close([&](const std::exception_ptr&) { closed.set_value(); });
     EXPECT_EQ(over.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
@@ -325,7 +327,7 @@ TEST_F(PeerTest, ClosingMakesRoomForAPeerThatSends) {
   EXPECT_TRUE(eventually([&] { return done == 60; })) << "they are sent, or the connection has ended";
   while (true) {
     try {
-      pair.a->recv(10'000);
+      pair.a->recv(10s);
     } catch (const ConnectionError&) {
       break;
     }
@@ -342,7 +344,7 @@ TEST_F(PeerTest, EachCloseWaitsForWhatWasSent) {
   std::atomic<int> closed{0};
   for (int i = 0; i < 2; ++i) pair.a->close([&](const std::exception_ptr&) { ++closed; });
   EXPECT_EQ(closed, 0);
-  for (int i = 0; i < 15; ++i) EXPECT_TRUE(same(pair.b->recv(10'000).frames()[0], bytes));
+  for (int i = 0; i < 15; ++i) EXPECT_TRUE(same(pair.b->recv(10s).frames()[0], bytes));
   EXPECT_TRUE(eventually([&] { return closed == 2; }));
   pair.a->close([&](const std::exception_ptr&) { ++closed; });
   EXPECT_EQ(closed, 3);
@@ -351,7 +353,7 @@ TEST_F(PeerTest, EachCloseWaitsForWhatWasSent) {
 TEST_F(PeerTest, AHubThatEndsEndsItsListeners) {
   auto hub = std::make_unique<Hub>();
   const auto listener = hub->listen({"shm:"});
-  std::thread waits([&] { EXPECT_THROW(listener->accept(20'000), ClosedError); });
+  std::thread waits([&] { EXPECT_THROW(listener->accept(20s), ClosedError); });
   hub.reset();
   waits.join();
   EXPECT_THROW(listener->try_accept(), ClosedError);
@@ -364,8 +366,8 @@ TEST_P(PeerOver, CloseDeliversWhatWasSentThenTheEnd) {
   close_and_wait(*pair.a);
   EXPECT_THROW(pair.a->send({}, {}), ClosedError);
   EXPECT_THROW(pair.a->try_recv(), ClosedError);
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(same(pair.b->recv(10'000).frames()[0], bytes));
-  EXPECT_THROW(pair.b->recv(10'000), ConnectionError);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(same(pair.b->recv(10s).frames()[0], bytes));
+  EXPECT_THROW(pair.b->recv(10s), ConnectionError);
   EXPECT_THROW(pair.b->send({}, {}), ConnectionError);
 }
 
@@ -375,7 +377,7 @@ TEST_P(PeerOver, FramesOutliveEverything) {
   {
     Pair pair(GetParam());
     pair.a->send(std::array{frame_of(bytes)}, {});
-    message.emplace(pair.b->recv(10'000));
+    message.emplace(pair.b->recv(10s));
     pair.b.reset();
   }
   EXPECT_TRUE(same(message->frames()[0], bytes));
@@ -387,10 +389,10 @@ TEST_F(PeerTest, MemoryThatAClosedPeerHoldsIsNotUsedAgain) {
   Pair pair("shm:");
   const Bytes bytes = numbered(kMebibyte);
   pair.a->send(std::array{frame_of(bytes)}, {});
-  auto message = std::make_optional(pair.b->recv(10'000));
+  auto message = std::make_optional(pair.b->recv(10s));
   close_and_wait(*pair.b);
   pair.b.reset();
-  EXPECT_THROW(pair.a->recv(10'000), ConnectionError);
+  EXPECT_THROW(pair.a->recv(10s), ConnectionError);
   close_and_wait(*pair.a);
   pair.a.reset();
   EXPECT_GT(pair.pool->stats().lent_bytes, 0u);
@@ -407,15 +409,15 @@ TEST_F(PeerTest, AHubThatIsDestroyedLeavesItsMemoryToThoseWhoHoldIt) {
   const auto listener = there.listen({"shm:"});
   auto here = std::make_unique<Hub>(HubOptions{.pool = pool});
   auto b = here->connect(listener->uris().front());
-  const auto a = listener->accept(10'000);
+  const auto a = listener->accept(10s);
   const Bytes bytes = numbered(kMebibyte);
   b->send(std::array{frame_of(bytes)}, {});
-  const Message message = a->recv(10'000);
+  const Message message = a->recv(10s);
   here.reset();
   EXPECT_THROW(b->send({}, {}), ClosedError);
   EXPECT_THROW(b->recv(), ClosedError);
   b.reset();
-  EXPECT_THROW(a->recv(10'000), ConnectionError);
+  EXPECT_THROW(a->recv(10s), ConnectionError);
   const auto other = pool->allocate(kMebibyte);
   std::memset(other.get(), 0, kMebibyte);
   EXPECT_TRUE(same(message.frames()[0], bytes));
@@ -423,7 +425,7 @@ TEST_F(PeerTest, AHubThatIsDestroyedLeavesItsMemoryToThoseWhoHoldIt) {
 
 TEST_P(PeerOver, AbortEndsWhatWaits) {
   Pair pair(GetParam());
-  auto waiting = std::async(std::launch::async, [&] { return pair.b->recv(20'000); });
+  auto waiting = std::async(std::launch::async, [&] { return pair.b->recv(20s); });
   pair.a->abort();
   EXPECT_THROW(waiting.get(), ConnectionError);
   EXPECT_THROW(pair.a->recv(), ClosedError);
@@ -431,12 +433,12 @@ TEST_P(PeerOver, AbortEndsWhatWaits) {
 
 TEST_P(PeerOver, WaitsEndAtTheirLimitAndWhenInterrupted) {
   Pair pair(GetParam());
-  EXPECT_THROW(pair.a->recv(20), TimeoutError);
-  EXPECT_THROW(pair.a->recv(-1, [] { return true; }), InterruptedError);
-  EXPECT_THROW(pair.listener->accept(20), TimeoutError);
-  EXPECT_THROW(pair.listener->accept(-1, [] { return true; }), InterruptedError);
+  EXPECT_THROW(pair.a->recv(20ms), TimeoutError);
+  EXPECT_THROW(pair.a->recv({}, [] { return true; }), InterruptedError);
+  EXPECT_THROW(pair.listener->accept(20ms), TimeoutError);
+  EXPECT_THROW(pair.listener->accept({}, [] { return true; }), InterruptedError);
   pair.b->send({}, as_bytes("after"));
-  EXPECT_EQ(as_text(pair.a->recv(10'000).meta()), "after");
+  EXPECT_EQ(as_text(pair.a->recv(10s).meta()), "after");
 }
 
 // A process that connects, sends a frame, says so, and waits to be told to go on.
@@ -455,11 +457,11 @@ TEST_F(PeerTest, AKilledSenderLeavesItsFramesValidAndEndsTheWait) {
   Hub hub;
   const auto listener = hub.listen({"shm:"});
   sender.line().say(listener->uris().front());
-  const auto peer = listener->accept(20'000);
+  const auto peer = listener->accept(20s);
   sender.line().hear();
-  const Message message = peer->recv(20'000);
+  const Message message = peer->recv(20s);
   sender.kill();
-  EXPECT_THROW(peer->recv(1'000), ConnectionError) << "not a TimeoutError: within a second";
+  EXPECT_THROW(peer->recv(1s), ConnectionError) << "not a TimeoutError: within a second";
   EXPECT_TRUE(same(message.frames()[0], numbered(kMebibyte)));
 }
 
@@ -467,7 +469,7 @@ TEST_F(PeerTest, AKilledSenderLeavesItsFramesValidAndEndsTheWait) {
 int hold_one_frame(const ChildProcess::Line& line) {
   Hub hub;
   const auto peer = hub.connect(line.hear());
-  const Message message = peer->recv(20'000);
+  const Message message = peer->recv(20s);
   line.say("holds");
   line.hear();
   return 0;
@@ -479,7 +481,7 @@ TEST_F(PeerTest, WhatAKilledReceiverHeldIsFreedAndNotUsedAgain) {
   Hub hub({.pool = pool});
   const auto listener = hub.listen({"shm:"});
   receiver.line().say(listener->uris().front());
-  const auto peer = listener->accept(20'000);
+  const auto peer = listener->accept(20s);
   const Bytes bytes = numbered(kMebibyte);
   peer->send(std::array{frame_of(bytes)}, {});
   receiver.line().hear();
@@ -494,14 +496,14 @@ TEST_F(PeerTest, AFullPoolSendsByValue) {
   Hub there;
   const auto listener = there.listen({"shm:"});
   const auto b = here.connect(listener->uris().front());
-  const auto a = listener->accept(10'000);
+  const auto a = listener->accept(10s);
   const Bytes bytes = numbered(3 * kMebibyte);
   std::promise<void> sent;
   b->send(std::array{frame_of(bytes)}, {}, [&](const std::exception_ptr& failure) {
     EXPECT_EQ(failure, nullptr);
     sent.set_value();
   });
-  const Message message = a->recv(10'000);
+  const Message message = a->recv(10s);
   sent.get_future().wait();
   EXPECT_FALSE(message.frames()[0].mapped);
   EXPECT_TRUE(same(message.frames()[0], bytes));
@@ -516,7 +518,7 @@ TEST_F(PeerTest, FramesBeyondTheReceiversRegionsGoByValue) {
   std::vector<Message> held;
   for (int i = 0; i < 10; ++i) {
     pair.a->send(std::array{frame_of(bytes)}, {});
-    held.push_back(pair.b->recv(10'000));
+    held.push_back(pair.b->recv(10s));
     EXPECT_EQ(held.back().frames()[0].mapped, i < 3);
     EXPECT_TRUE(same(held.back().frames()[0], bytes));
   }
@@ -561,10 +563,10 @@ TEST_P(PeerOver, ManyConnectAtOnce) {
     });
   }
   std::vector<std::unique_ptr<Peer>> accepted;
-  for (std::size_t i = 0; i < clients.size(); ++i) accepted.push_back(listener->accept(20'000));
+  for (std::size_t i = 0; i < clients.size(); ++i) accepted.push_back(listener->accept(20s));
   for (auto& thread : threads) thread.join();
   for (const auto& client : clients) client->send({}, as_bytes("hello"));
-  for (const auto& peer : accepted) EXPECT_EQ(as_text(peer->recv(20'000).meta()), "hello");
+  for (const auto& peer : accepted) EXPECT_EQ(as_text(peer->recv(20s).meta()), "hello");
 }
 
 TEST_P(PeerOver, SendersOnManyThreads) {
@@ -583,7 +585,7 @@ TEST_P(PeerOver, SendersOnManyThreads) {
   }
   std::array<int, kThreads> next{};
   for (int n = 0; n < kThreads * kEach; ++n) {
-    const Message message = pair.b->recv(20'000);
+    const Message message = pair.b->recv(20s);
     const auto t = std::to_integer<std::size_t>(message.meta()[0]);
     EXPECT_EQ(std::to_integer<int>(message.meta()[1]), next[t]++ % 256) << "in the order of its thread";
     EXPECT_EQ(message.frames()[0].data[0], numbered(1, static_cast<int>(t))[0]);
@@ -609,7 +611,7 @@ TEST_F(PeerTest, AForkedChildCanUseNothing) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   pair.a->send({}, as_bytes("still here"));
-  EXPECT_EQ(as_text(pair.b->recv(10'000).meta()), "still here");
+  EXPECT_EQ(as_text(pair.b->recv(10s).meta()), "still here");
 }
 
 }  // namespace

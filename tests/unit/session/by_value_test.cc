@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 
 #include "crossdock/core/error.h"
@@ -14,6 +15,7 @@
 #include "session/observe.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/polled.h"
 #include "transport/memory.h"
 #include "transport/registry.h"
 #include "transport/shm.h"
@@ -208,7 +210,7 @@ TEST_F(ByValueTest, AnEventLoopNeverWaits) {
   const auto reader = client.get("slow");
   std::optional<array::RecordBatch> batch;
   const auto wait_and_take = [&] {
-    while (!reader->try_next(&batch)) {
+    while (!testing::poll_next(*reader, &batch)) {
       if (!reader->prepare_sleep()) continue;
       pollfd ask{reader->descriptor(), POLLIN, 0};
       const int ready = ::poll(&ask, 1, 20'000);
@@ -219,7 +221,7 @@ TEST_F(ByValueTest, AnEventLoopNeverWaits) {
   };
   ASSERT_TRUE(wait_and_take());
   EXPECT_EQ(number_at(*batch, 0), 0);
-  EXPECT_FALSE(reader->try_next(&batch)) << "its source is stuck";
+  EXPECT_FALSE(testing::poll_next(*reader, &batch)) << "its source is stuck";
   EXPECT_FALSE(batch);
   gate.set_value();
   ASSERT_TRUE(wait_and_take());
@@ -227,7 +229,7 @@ TEST_F(ByValueTest, AnEventLoopNeverWaits) {
   ASSERT_TRUE(wait_and_take());
   EXPECT_FALSE(batch) << "the end";
   EXPECT_EQ(reader->descriptor(), -1);
-  EXPECT_TRUE(reader->try_next(&batch));
+  EXPECT_TRUE(testing::poll_next(*reader, &batch));
   EXPECT_FALSE(batch);
 }
 

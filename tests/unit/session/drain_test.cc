@@ -1,6 +1,7 @@
 // Server::drain(): streams under way go on, and nothing else begins; and prepare() with commit().
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@
 
 namespace crossdock::session {
 namespace {
+
+using namespace std::chrono_literals;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -43,8 +46,8 @@ std::vector<std::string> names(Client& client) {
 TEST_P(DrainTest, WithoutStreamsItEndsAtOnce) {
   Server server(at(GetParam()));
   server.publish("x", Source::table(number_stream(3, 10)));
-  EXPECT_TRUE(server.drain(0) || server.drain(60'000));
-  EXPECT_TRUE(server.drain(60'000));  // again
+  EXPECT_TRUE(server.drain(0ms) || server.drain(60s));
+  EXPECT_TRUE(server.drain(60s));  // again
 }
 
 TEST_P(DrainTest, AClientThatIsIdleDelaysNothing) {
@@ -57,7 +60,7 @@ TEST_P(DrainTest, AClientThatIsIdleDelaysNothing) {
     while (reader->next()) {
     }
   }
-  EXPECT_TRUE(server.drain(60'000));
+  EXPECT_TRUE(server.drain(60s));
 }
 
 TEST_P(DrainTest, AStreamUnderWayGoesOn) {
@@ -66,8 +69,8 @@ TEST_P(DrainTest, AStreamUnderWayGoesOn) {
   Client client(server.uri());
   const auto reader = client.get("x");
   ASSERT_TRUE(reader->next());
-  EXPECT_FALSE(server.drain(1));
-  auto drained = std::async(std::launch::async, [&] { return server.drain(60'000); });
+  EXPECT_FALSE(server.drain(1ms));
+  auto drained = std::async(std::launch::async, [&] { return server.drain(60s); });
   int batches = 1;
   while (reader->next()) ++batches;
   EXPECT_EQ(batches, 500);
@@ -78,7 +81,7 @@ TEST_P(DrainTest, RequestsAndSourcesAreRefused) {
   Server server(at(GetParam()));
   server.publish("x", Source::table(number_stream(3, 10)));
   Client before(server.uri());
-  EXPECT_TRUE(server.drain(60'000));
+  EXPECT_TRUE(server.drain(60s));
   Client after(server.uri());
   for (Client* const client : {&before, &after}) {
     for (const auto& ask :
@@ -104,7 +107,7 @@ TEST_F(DrainingTest, CloseEndsTheWait) {
   Client client(server.uri());
   const auto reader = client.get("x");
   ASSERT_TRUE(reader->next());
-  ASSERT_FALSE(server.drain(0));
+  ASSERT_FALSE(server.drain(0ms));
   auto drained = std::async(std::launch::async, [&] {
     try {
       return server.drain();
@@ -122,7 +125,7 @@ TEST_F(DrainingTest, AnInterruptEndsTheWait) {
   Client client(server.uri());
   const auto reader = client.get("x");
   ASSERT_TRUE(reader->next());
-  EXPECT_THROW(server.drain(-1, [] { return true; }), InterruptedError);
+  EXPECT_THROW(server.drain({}, [] { return true; }), InterruptedError);
 }
 
 TEST_F(DrainingTest, AConsumerThatIsKilledEndsTheWait) {
@@ -131,7 +134,7 @@ TEST_F(DrainingTest, AConsumerThatIsKilledEndsTheWait) {
   auto client = std::make_unique<Client>(server.uri());
   auto reader = client->get("x");
   ASSERT_TRUE(reader->next());
-  auto drained = std::async(std::launch::async, [&] { return server.drain(60'000); });
+  auto drained = std::async(std::launch::async, [&] { return server.drain(60s); });
   reader.reset();
   client.reset();
   EXPECT_TRUE(drained.get());

@@ -1,6 +1,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,7 +65,7 @@ std::int64_t take_all(Reader& reader) {
 std::string get(Client& client, const char* name) {
   return outcome([&] {
     GetOptions options;
-    options.timeout_ms = 10'000;
+    options.timeout = std::chrono::milliseconds(10'000);
     if (take_all(*client.get(name, options)) != kBatches * kRows) throw std::logic_error("it came cut short");
   });
 }
@@ -72,7 +73,7 @@ std::string get(Client& client, const char* name) {
 std::string connect(const std::string& uri, int timeout_ms) {
   return outcome([&] {
     ClientOptions options;
-    options.timeout_ms = timeout_ms;
+    options.timeout = std::chrono::milliseconds(timeout_ms);
     Client client(uri, options);
     client.list();
   });

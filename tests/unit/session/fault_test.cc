@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <future>
 #include <mutex>
@@ -271,7 +272,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
   agreement.counted_leases = true;
   auto [ours, peers] = transport::memory_pair(agreement, {});
   ServerOptions options;
-  options.lease_patience_ms = 1000;
+  options.lease_patience = std::chrono::milliseconds(1000);
   options.lease_limit = 5 * 4096;
   const auto sources = std::make_shared<SourcePool>(SourcePool::Options{});
   const auto consumer = std::make_shared<Consumer>(options.lease_limit, sources);
@@ -357,7 +358,7 @@ TEST_F(FaultTest, AConsumerThatGivesBackSlowlyIsWaitedFor) {
 TEST_F(FaultTest, AStreamFitsBesideADictionaryAsLargeAsTheLimit) {
   ServerOptions options;
   options.lease_limit = 4096;
-  options.lease_patience_ms = 500;
+  options.lease_patience = std::chrono::milliseconds(500);
   Server server(options);
   const auto make = [](int batches) {
     return [batches] {

@@ -26,6 +26,7 @@
 #include "ipc/compression.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/polled.h"
 #include "support/process.h"
 #include "transport/memory.h"
 #include "transport/shm.h"
@@ -519,7 +520,7 @@ TEST_F(HostileTest, AServerThatSendsDictionariesWithoutEndHoldsNobodyPastHisTime
   });
   Client client(server.uri());
   GetOptions options;
-  options.timeout_ms = 50;
+  options.timeout = std::chrono::milliseconds(50);
   const auto reader = client.get("table", options);
   EXPECT_THROW(reader->next(), TimeoutError);
   EXPECT_THROW(reader->next(), TimeoutError) << "and may be called again";
@@ -541,7 +542,7 @@ TEST_F(HostileTest, ALongBodyWhosePiecesKeepComingHoldsNobodyPastHisTime) {
   });
   Client client(server.uri());
   GetOptions options;
-  options.timeout_ms = 1;
+  options.timeout = std::chrono::milliseconds(1);
   options.wait = transport::WaitMode::kBlock;
   const auto reader = client.get("table", options);
   EXPECT_THROW(reader->next(), TimeoutError);
@@ -671,14 +672,14 @@ TEST_F(HostileTest, NothingWaitsForMemoryThatWasNotAnnouncedInAnEventLoop) {
   std::optional<array::RecordBatch> batch;
   const std::int64_t start = now_ns();
   // Until all that the server sent is there, the region missing.
-  while (wait(100) != 0) ASSERT_FALSE(reader->try_next(&batch));
-  for (int i = 0; i < 100; ++i) ASSERT_FALSE(reader->try_next(&batch));
+  while (wait(100) != 0) ASSERT_FALSE(testing::poll_next(*reader, &batch));
+  for (int i = 0; i < 100; ++i) ASSERT_FALSE(testing::poll_next(*reader, &batch));
   EXPECT_LT(now_ns() - start, 4'000'000'000) << "the time that an announcement has was waited for";
   go_on.set_value();
-  while (!reader->try_next(&batch)) ASSERT_NE(wait(10'000), 0);
+  while (!testing::poll_next(*reader, &batch)) ASSERT_NE(wait(10'000), 0);
   ASSERT_TRUE(batch.has_value());
   EXPECT_EQ(number_at(*batch, 9), 9);
-  while (!reader->try_next(&batch)) ASSERT_NE(wait(10'000), 0);
+  while (!testing::poll_next(*reader, &batch)) ASSERT_NE(wait(10'000), 0);
   EXPECT_FALSE(batch.has_value());
 }
 

@@ -142,7 +142,7 @@ TEST_F(LiveTest, AReaderThatIsDroppedInMidStreamEndsItsSourceAlsoWhileABatchIsHe
 TEST_F(LiveTest, ALoopThatHoldsOneBatchWhileItAsksForTheNextNeverStarves) {
   ServerOptions options;
   options.lease_limit = 1;
-  options.lease_patience_ms = 300;
+  options.lease_patience = std::chrono::milliseconds(300);
   Server server(options);
   server.publish("much", Source::factory([] { return number_stream(20, 1000); }));
   Client client(server.uri());
@@ -163,7 +163,7 @@ TEST_F(LiveTest, AConsumerThatHoldsItsBatchesCostsNoProcessorTime) {
   std::shared_future<void> opened = gate.get_future().share();
   ServerOptions options;
   options.lease_limit = 64 << 10;
-  options.lease_patience_ms = 10;
+  options.lease_patience = std::chrono::milliseconds(10);
   Server server(options);
   server.publish("much", Source::factory([&opened] {
                    auto n = std::make_shared<int>(0);
@@ -193,12 +193,12 @@ TEST_F(LiveTest, AConsumerThatHoldsItsBatchesCostsNoProcessorTime) {
 TEST_F(LiveTest, WithEndlessPatienceAHoarderIsWaitedFor) {
   ServerOptions options;
   options.lease_limit = 64 << 10;
-  options.lease_patience_ms = -1;
+  options.lease_patience.reset();
   Server server(options);
   server.publish("much", Source::factory([] { return number_stream(50, 1000); }));
   Client client(server.uri());
   GetOptions get;
-  get.timeout_ms = 50;
+  get.timeout = std::chrono::milliseconds(50);
   const auto reader = client.get("much", get);
   std::vector<array::RecordBatch> hoard;
   std::size_t batches = 0;
@@ -287,7 +287,7 @@ TEST_F(LiveTest, AWaitHasAnEnd) {
                  }));
   Client client(server.uri());
   GetOptions options;
-  options.timeout_ms = 50;
+  options.timeout = std::chrono::milliseconds(50);
   const auto reader = client.get("silent", options);
   EXPECT_THROW(reader->next(), TimeoutError);
   std::atomic<bool> stop = true;

@@ -66,7 +66,6 @@ class LyingServer : public ::testing::TestWithParam<std::tuple<Carrier, bool>> {
     of_client.way = carrier().way;
     of_client.transports = transports;
     GetOptions options;
-    options.all_columns = all_columns();
     if (!all_columns()) options.columns = {"number"};
     return outcome_of(FakeServer(script, *transport_), of_client, options);
   }

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -32,7 +33,7 @@ constexpr std::int64_t kRows = 10;
 
 std::int64_t rows_of(Client& client, const char* name) {
   GetOptions options;
-  options.timeout_ms = 10'000;
+  options.timeout = std::chrono::milliseconds(10'000);
   const auto reader = client.get(name, options);
   std::int64_t rows = 0;
   while (const auto batch = reader->next()) rows += batch->num_rows;
@@ -52,7 +53,7 @@ void live(std::unique_ptr<Server>* server, ServerOptions options, bool* consumin
   (*server)->publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
   *consuming = true;
   ClientOptions patience;
-  patience.timeout_ms = 10'000;
+  patience.timeout = std::chrono::milliseconds(10'000);
   Client client((*server)->uri(), patience);
   for (const char* name : {"table", "live", "table"}) {
     if (rows_of(client, name) != kBatches * kRows) throw std::logic_error(std::string(name) + " came cut short");

@@ -2,6 +2,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -12,6 +13,7 @@
 #include "session/observe.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/polled.h"
 #include "transport/memory.h"
 #include "transport/registry.h"
 
@@ -104,7 +106,7 @@ TEST_F(ReadsTest, OfSomeColumnsTransferThoseColumnsOnly) {
   serve();
   const auto client = connect(std::nullopt);
   // An arena keeps all that was received.
-  GetOptions options{.columns = {"number"}, .all_columns = false};
+  GetOptions options{.columns = {{"number"}}};
   options.arena = std::make_shared<device::Arena>();
   const auto reader = client->get("table", options);
   for (int i = 0; i < 10; ++i) {
@@ -164,12 +166,12 @@ TEST_F(ReadsTest, MayBeGivenUpInTheMiddle) {
   const auto client = connect();
   auto reader = client->get("table");
   std::optional<array::RecordBatch> batch;
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(reader->try_next(&batch));
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(testing::poll_next(*reader, &batch));
   reader->close();
   EXPECT_THAT(message_of([&] { reader->next(); }), HasSubstr("ClosedError"));
   reader.reset();
   auto other = client->get("table");
-  EXPECT_FALSE(other->try_next(&batch));
+  EXPECT_FALSE(testing::poll_next(*other, &batch));
   other.reset();
 }
 
@@ -178,7 +180,7 @@ TEST_F(ReadsTest, EndWithTheServer) {
   const auto client = connect();
   const auto reader = client->get("table");
   std::optional<array::RecordBatch> batch;
-  EXPECT_FALSE(reader->try_next(&batch));
+  EXPECT_FALSE(testing::poll_next(*reader, &batch));
   server_->close();
   EXPECT_THAT(message_of([&] { reader->next(); }), ::testing::AnyOf(HasSubstr("TruncatedStream"), HasSubstr("Closed")));
 }
@@ -213,7 +215,7 @@ TEST_F(ReadsTest, GiveLeasesBackWhileAnEarlierBodyIsStillBeingRead) {
   const auto reader = client->get("table");
   std::optional<array::RecordBatch> batch;
   const auto one_is_left = [&] {
-    EXPECT_FALSE(reader->try_next(&batch));
+    EXPECT_FALSE(testing::poll_next(*reader, &batch));
     return stats().batches == 10 && stats().leases == 3;  // the buffers of the first batch
   };
   for (int i = 0; i < 10'000 && !one_is_left(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -276,8 +278,7 @@ TEST_F(ReadsTest, OfABodyOverTheLimitAreRefusedBeforeMemoryIsTaken) {
     server_->publish("table", Source::table(number_stream(2, kRows)));
     const auto client = connect();
     GetOptions wanted;
-    wanted.all_columns = all_columns;
-    wanted.columns = {"number"};
+    if (!all_columns) wanted.columns = {"number"};
     const auto reader = client->get("table", wanted);
     return message_of([&] {
       while (reader->next()) continue;
@@ -296,7 +297,7 @@ TEST_F(ReadsTest, GoOnInAnEventLoop) {
   const auto reader = client->get("table");
   std::optional<array::RecordBatch> batch;
   for (int i = 0; i < 10; ++i) {
-    while (!reader->try_next(&batch)) {
+    while (!testing::poll_next(*reader, &batch)) {
       if (!reader->prepare_sleep()) continue;
       pollfd ask{reader->descriptor(), POLLIN, 0};
       ASSERT_GT(::poll(&ask, 1, 20'000), 0);
@@ -305,14 +306,15 @@ TEST_F(ReadsTest, GoOnInAnEventLoop) {
     ASSERT_TRUE(batch);
     expect_numbers(*batch, i * kRows);
   }
-  while (!reader->try_next(&batch)) std::this_thread::yield();
+  while (!testing::poll_next(*reader, &batch)) std::this_thread::yield();
   EXPECT_FALSE(batch);
 }
 
 TEST_F(ReadsTest, AreTimedAndInterrupted) {
   serve([](std::uint64_t) { return INT_MAX; });
   const auto client = connect();
-  EXPECT_THAT(message_of([&] { client->get("table", {.timeout_ms = 20})->next(); }), HasSubstr("TimeoutError"));
+  EXPECT_THAT(message_of([&] { client->get("table", {.timeout = std::chrono::milliseconds(20)})->next(); }),
+              HasSubstr("TimeoutError"));
   const auto reader = client->get("table");
   int asked = 0;
   reader->set_interrupt_hook([&] { return ++asked > 1; });

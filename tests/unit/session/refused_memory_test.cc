@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <cstring>
 
 #include "core/library.h"
@@ -107,7 +108,7 @@ class RefusedMemory : public ::testing::TestWithParam<const char*> {
   Client connect(std::optional<Way> way = Way::kRead) const {
     ClientOptions options;
     options.way = way;
-    options.timeout_ms = 20'000;
+    options.timeout = std::chrono::milliseconds(20'000);
     return Client(uri_, options);
   }
   /// Gets a table. `*rows`: of the batches that came before an error.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -60,7 +61,7 @@ TEST_F(RelayTest, FetchesOnceAndSeesChanges) {
 TEST_F(RelayTest, CountsWhatComesWhateverTheCatalogSaid) {
   Server upstream(over_tcp());
   upstream.publish("x", Source::table(number_stream(1, 10)));
-  Relay relay({upstream.uri()}, {.max_memory = 1 << 16, .max_age_ms = 3'600'000});
+  Relay relay({upstream.uri()}, {.max_memory = 1 << 16, .max_age = std::chrono::milliseconds(3'600'000)});
   Client client(relay.uris().front());
   EXPECT_LT(client.list().at(0).bytes, 200);
   upstream.publish("x", Source::table(number_stream(20, 1000)), kReplace);  // 160,000 bytes
@@ -181,7 +182,7 @@ TEST_F(RelayTest, OptionsThatMakeNoSenseAreRefused) {
   };
   refused([](RelayOptions& options) { options.server.uris.clear(); });
   refused([](RelayOptions& options) { options.server.window = 0; });
-  refused([](RelayOptions& options) { options.max_age_ms = -1; });
+  refused([](RelayOptions& options) { options.max_age = std::chrono::milliseconds(-1); });
   refused([](RelayOptions& options) { options.server.flight.uri = "grpc://127.0.0.1:0"; });
   EXPECT_THROW(Relay({"shm:no-such-server"}, {}), NotFoundError);
   EXPECT_THROW(Relay({"shm:no-such-server", "shm:nor-this"}, {}), ConnectionError);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <limits>
 
 #include "crossdock/core/error.h"
@@ -24,7 +25,7 @@ ServerStats some_stats() {
   ServerStats stats;
   stats.version = "1.2.3";
   stats.pid = std::numeric_limits<std::uint32_t>::max();
-  stats.uptime_ms = 12;
+  stats.uptime = std::chrono::milliseconds(12);
   stats.uris = {"shm:a", "tcp://b:1"};
   stats.sources.push_back(source("a \"name\"\n", 6));
   stats.sources.back().rows = 3;
@@ -36,15 +37,15 @@ ServerStats some_stats() {
   consumer.peer = "a peer";
   consumer.name = "a \"name\"\n";
   consumer.leased_bytes = 1ull << 62;
-  consumer.oldest_lease_ms = 8;
+  consumer.oldest_lease = std::chrono::milliseconds(8);
   consumer.way = transport::Way::kRead;
   consumer.why = "because";
   stats.consumers.push_back(consumer);
   stats.connections = 1;
   stats.accepted_connections = 9;
   stats.rejected_connections = {{"full", 10}, {"late", 0}};
-  stats.totals.first_batch.add(1'000'000);
-  stats.totals.batch.add(5'000'000, 3);
+  stats.totals.first_batch.add(std::chrono::nanoseconds(1'000'000));
+  stats.totals.batch.add(std::chrono::nanoseconds(5'000'000), 3);
   stats.relay.emplace();
   stats.relay->hits = 11;
   stats.relay->upstream = "tcp://c:2";
@@ -67,7 +68,7 @@ TEST(StatisticsText, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(read.consumers[0].previous, "\xff");
   EXPECT_EQ(read.consumers[0].name, sent.consumers[0].name);
   EXPECT_EQ(read.consumers[0].leased_bytes, 1ull << 62);
-  EXPECT_EQ(read.consumers[0].oldest_lease_ms, 8);
+  EXPECT_EQ(read.consumers[0].oldest_lease, std::chrono::milliseconds(8));
   EXPECT_EQ(read.consumers[0].way, transport::Way::kRead);
   EXPECT_EQ(read.connections, 1u);
   EXPECT_EQ(read.accepted_connections, 9u);
@@ -169,17 +170,17 @@ TEST(DurationHistogram, HasBucketsOfALogarithmicScale) {
                                                                                               {67'108'865, 12},
                                                                                               {1ll << 40, 12}}) {
     DurationHistogram histogram;
-    histogram.add(us * 1000);
+    histogram.add(std::chrono::microseconds(us));
     EXPECT_EQ(histogram.counts[bucket], 1u) << us;
-    EXPECT_EQ(histogram.sum_ns, static_cast<std::uint64_t>(us) * 1000);
+    EXPECT_EQ(histogram.sum, std::chrono::microseconds(us));
   }
-  EXPECT_EQ(DurationHistogram::limit_us(11), 67'108'864u);
+  EXPECT_EQ(DurationHistogram::limit(11), std::chrono::microseconds(67'108'864));
   DurationHistogram histogram;
-  histogram.add(-5);
-  histogram.add(3'000'000, 3);
+  histogram.add(std::chrono::nanoseconds(-5));
+  histogram.add(std::chrono::milliseconds(3), 3);
   EXPECT_EQ(histogram.counts[0], 1u) << "a clock that goes back counts as no time";
   EXPECT_EQ(histogram.counts[3], 3u);
-  EXPECT_EQ(histogram.sum_ns, 3'000'000u);
+  EXPECT_EQ(histogram.sum, std::chrono::milliseconds(3));
 }
 
 }  // namespace

@@ -63,7 +63,6 @@ TEST_F(TableTest, CustomMetadataOfBatchesCrosses) {
   Client client(server.uri());
   for (const char* const name : {"table", "live"}) {
     GetOptions options;
-    options.all_columns = false;
     options.columns = {"text"};
     const auto reader = client.get(name, options);
     EXPECT_EQ(reader->next()->custom_metadata, (array::Metadata{{"step", "1"}, {"step", "again"}})) << name;
@@ -132,7 +131,7 @@ TEST_F(TableTest, AWindowSmallerThanTheStreamPausesAndGoesOnWithoutAnyRelease) {
     Client client(server.uri());
     GetOptions get;
     get.wait = wait;
-    get.timeout_ms = 20'000;
+    get.timeout = std::chrono::milliseconds(20'000);
     const auto reader = client.get("numbers", get);
     std::vector<array::RecordBatch> kept;
     while (auto batch = reader->next()) kept.push_back(*std::move(batch));
@@ -145,7 +144,6 @@ TEST_F(TableTest, ChosenColumnsComeInTheOrderAskedFor) {
   server.publish("numbers", Source::table(number_stream(1, 3)));
   Client client(server.uri());
   GetOptions options;
-  options.all_columns = false;
   options.columns = {"text"};
   const auto reader = client.get("numbers", options);
   ASSERT_EQ(reader->schema()->fields().size(), 1u);

@@ -14,6 +14,7 @@
 #include "crossdock/session/transports.h"
 #include "streams_at_once.h"
 #include "support/batches.h"
+#include "support/polled.h"
 #include "support/process.h"
 #include "transport/registry.h"
 #include "transport/ucx.h"
@@ -109,7 +110,7 @@ TEST_F(UcxSession, AReaderWithoutRoomForAnotherBodySleepsThoughMessagesWait) {
   ClientOptions options = client_options();
   options.way = Way::kRead;
   Client client(child.line().hear(), options);
-  const auto reader = client.get("numbers", {.timeout_ms = 500, .read_ahead = 0});
+  const auto reader = client.get("numbers", {.timeout = std::chrono::milliseconds(500), .read_ahead = 0});
   ASSERT_TRUE(reader->next());
   ::kill(child.pid(), SIGSTOP);
   timespec before{};
@@ -193,7 +194,7 @@ TEST_F(UcxSession, SomeColumnsAreReadAndNoOthersTransferred) {
   Server server(server_options("ucx:"));
   server.publish("numbers", Source::table(number_stream(10, 20'000)));
   Client client(server.uri(), client_options());
-  GetOptions options{.columns = {"number"}, .all_columns = false};
+  GetOptions options{.columns = {{"number"}}};
   options.arena = std::make_shared<device::Arena>();  // keeps all that is received
   const auto reader = client.get("numbers", options);
   for (int i = 0; i < 10; ++i) {
@@ -215,7 +216,7 @@ TEST_F(UcxSession, ReadsAreServedUntilTheEndThoughTheServerCloses) {
   Client client(server->uri(), options);
   const auto reader = client.get("numbers");
   std::optional<array::RecordBatch> batch;
-  while (!reader->try_next(&batch)) continue;
+  while (!testing::poll_next(*reader, &batch)) continue;
   std::thread closing([&] { server.reset(); });
   try {
     while (reader->next()) continue;

@@ -179,7 +179,7 @@ TEST_F(ShmHandshake, WithoutDescriptorsClientsAreTurnedAway) {
 }
 
 TEST_F(ShmHandshake, ASilentClientHoldsUpNobodyAndIsDropped) {
-  listen({.handshake_timeout_ms = 500});
+  listen({.handshake_timeout = std::chrono::milliseconds(500)});
   const RawSocket silent(path_);
   EXPECT_EQ(listener_->accept(), nullptr);
   EXPECT_EQ(listener_->handshakes(), 1U);
@@ -487,7 +487,8 @@ TEST(ShmOptionsTest, OptionsThatCannotWorkAreRefused) {
   }
   EXPECT_THROW(shm_listen("", 0, 0, {.max_message = 0}, nullptr), InvalidArgumentError);
   EXPECT_THROW(shm_listen("", 0, 0, {.max_request = 0}, nullptr), InvalidArgumentError);
-  EXPECT_THROW(shm_listen("", 0, 0, {.handshake_timeout_ms = 0}, nullptr), InvalidArgumentError);
+  EXPECT_THROW(shm_listen("", 0, 0, {.handshake_timeout = std::chrono::milliseconds(0)}, nullptr),
+               InvalidArgumentError);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -318,11 +319,11 @@ TEST_F(TcpHandshake, BadOptionsAreNamed) {
   refused([](TcpOptions& o) { o.max_request = 0; });
   refused([](TcpOptions& o) { o.max_message = UINT64_MAX; });
   refused([](TcpOptions& o) { o.max_body = UINT64_MAX; });
-  refused([](TcpOptions& o) { o.handshake_timeout_ms = 0; });
+  refused([](TcpOptions& o) { o.handshake_timeout = std::chrono::milliseconds(0); });
   refused([](TcpOptions& o) { o.send_buffer = -1; });
   refused([](TcpOptions& o) { o.receive_buffer = -1; });
-  refused([](TcpOptions& o) { o.keepalive_s = -1; });
-  refused([](TcpOptions& o) { o.user_timeout_ms = -1; });
+  refused([](TcpOptions& o) { o.keepalive = std::chrono::seconds(-1); });
+  refused([](TcpOptions& o) { o.user_timeout = std::chrono::milliseconds(-1); });
   refused([](TcpOptions& o) { o.token.assign(1025, 'x'); });
 }
 
@@ -377,7 +378,8 @@ TEST_F(TcpHandshake, BadOpeningsAreRefusedByName) {
 
 TEST_F(TcpHandshake, ADamagedOpeningIsRefusedAtWhateverByte) {
   TcpOptions options;
-  options.handshake_timeout_ms = 300;  // of an opening whose length was damaged the rest never comes
+  options.handshake_timeout =
+      std::chrono::milliseconds(300);  // of an opening whose length was damaged the rest never comes
   listen(options);
   serve_in_background();
   const auto hello = encode(some_hello());
@@ -481,7 +483,7 @@ TEST_F(TcpHandshake, AnOpeningMayComeByteByByte) {
 
 TEST_F(TcpHandshake, WhoStallsIsDroppedInTimeAndHoldsUpNobody) {
   TcpOptions options;
-  options.handshake_timeout_ms = 300;
+  options.handshake_timeout = std::chrono::milliseconds(300);
   options.token = "correct";
   listen(options);
   serve_in_background();

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 #include <thread>
 
@@ -267,7 +268,7 @@ TEST_F(TcpNetworks, ALinkThatFailsForAWhileOnlyStalls) {
 
 TEST_F(TcpNetworks, ALinkThatFailsForGoodEndsASenderAfterItsTime) {
   TcpOptions options;
-  options.user_timeout_ms = 1000;
+  options.user_timeout = std::chrono::milliseconds(1000);
   connect(options);
   set_link("down");
   EXPECT_THROW(send_all(*server_, 1, some_body(1 << 20)), ConnectionError);
@@ -275,7 +276,7 @@ TEST_F(TcpNetworks, ALinkThatFailsForGoodEndsASenderAfterItsTime) {
 
 TEST_F(TcpNetworks, AHalfOpenPeerIsFoundByProbes) {
   TcpOptions options;
-  options.keepalive_s = 1;
+  options.keepalive = std::chrono::seconds(1);
   connect(options);
   set_link("down");
   EXPECT_THROW(receive_or_throw(*client_, 20'000), ConnectionError);

@@ -273,7 +273,7 @@ TEST_F(TlsHandshake, AHandshakeMayBeCutAtAnyByte) {
 
 TEST_F(TlsHandshake, ASilentClientDelaysNobodyAndIsDropped) {
   TcpOptions options;
-  options.handshake_timeout_ms = 300;
+  options.handshake_timeout = std::chrono::milliseconds(300);
   listen(certificates().server_options(), options);
   const UniqueFd silent = connected(address());
   const UniqueFd slow = connected(address());

@@ -99,7 +99,7 @@ TEST_P(CudaContext, RetainsThePrimaryContextUntilTheLastHolderGoes) {
   EXPECT_TRUE(primary_active());
   event = Event();
   EXPECT_TRUE(primary_active());
-  queue = Queue(Device{}, nullptr, nullptr);
+  queue = Queue(Device{}, NativeQueue(), nullptr);
   EXPECT_FALSE(primary_active());
 }
 
@@ -142,7 +142,7 @@ TEST_P(CudaContext, LeavesTheThreadsCurrentContextAsItWas) {
     EXPECT_THROW(context_->allocate(std::uint64_t{1} << 47, MemoryKind::kDevice, Sharing::kPrivate, queue),
                  ResourceError);
     check("a failure");
-    EXPECT_NO_THROW(context_->wrap_queue(queue.native(), nullptr));
+    EXPECT_NO_THROW(context_->wrap_queue(NativeQueue(queue.native()), nullptr));
     check("wrap_queue");
     driver_->open(context_->device());
     check("open");
@@ -159,7 +159,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
   void* stream = cuda_->make_stream();
   {
     const auto context = driver_->open(context_->device(), foreign);
-    const Queue queue = context->wrap_queue(stream, nullptr);
+    const Queue queue = context->wrap_queue(NativeQueue(stream), nullptr);
     const Buffer buffer = context->allocate(8, MemoryKind::kDevice, Sharing::kExportable, queue);
     std::string out = "in there";
     std::string in(8, '?');
@@ -168,7 +168,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
     finish(*context, queue);
     EXPECT_EQ(in, out);
     EXPECT_EQ(context->describe(buffer.data()).context, foreign);
-    EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_queue(stream, nullptr); }),
+    EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_queue(NativeQueue(stream), nullptr); }),
                 HasSubstr("of another context"));
   }
   cuda_->run("cuStreamDestroy_v2", stream);
@@ -318,9 +318,9 @@ TEST_P(CudaContext, TheEndOfItAndItsDriverWaitsForWhatFreeStillHolds) {
 
 TEST_P(CudaContext, WrapsTheDefaultStreams) {
   void* const null = nullptr;
-  EXPECT_EQ(context_->wrap_queue(null, nullptr).native(), reinterpret_cast<void*>(1));
+  EXPECT_EQ(context_->wrap_queue(NativeQueue(null), nullptr).native(), reinterpret_cast<void*>(1));
   for (const std::uintptr_t handle : {1, 2}) {
-    const Queue queue = context_->wrap_queue(reinterpret_cast<void*>(handle), nullptr);
+    const Queue queue = context_->wrap_queue(NativeQueue(reinterpret_cast<void*>(handle)), nullptr);
     EXPECT_EQ(queue.native(), reinterpret_cast<void*>(handle));
     Buffer buffer = context_->allocate(7, MemoryKind::kDevice, Sharing::kPrivate, queue);
     std::string out = "default";
@@ -339,11 +339,11 @@ TEST_P(CudaContext, EventsArePointersToCudasHandles) {
   void* handle = *static_cast<void**>(event.native());
   EXPECT_EQ(cuda_->call("cuEventSynchronize", handle), 0);
   EXPECT_TRUE(context_->query(event));
-  const Event same = context_->wrap_event(event.native(), nullptr);
+  const Event same = context_->wrap_event(NativeEvent(event.native()), nullptr);
   EXPECT_EQ(same.native(), event.native());
   EXPECT_NO_THROW(context_->order_after(*queue_, same));
   EXPECT_NO_THROW(context_->wait(same));
-  EXPECT_TRUE(context_->query(context_->wrap_event(nullptr, nullptr)));
+  EXPECT_TRUE(context_->query(context_->wrap_event(NativeEvent(), nullptr)));
   finish();
 }
 
@@ -417,7 +417,7 @@ TEST_P(CudaContext, BelongsToTheProcessThatStartedIt) {
     expect_fork_error([&] { driver_->devices(); });
     expect_fork_error([&] { driver_->open(context_->device()); });
     expect_fork_error([&] { driver_->current_context(); });
-    expect_fork_error([&] { driver_->context_of_queue(context_.get()); });
+    expect_fork_error([&] { driver_->context_of_queue(NativeQueue(context_.get())); });
     expect_fork_error([&] { allocate(8); });
     expect_fork_error([&] { context_->describe(buffer.data()); });
     expect_fork_error([&] { context_->make_queue(); });

@@ -106,7 +106,7 @@ TEST_F(CudaFailures, OfEveryCallLeaveNothingBehind) {
       Event allocated = other->record(queues.back());
       context_->order_after(*queue_, allocated);
       context_->copy(shared, there, *queue_);
-      context_->wrap_queue(queue_->native(), nullptr);
+      context_->wrap_queue(NativeQueue(queue_->native()), nullptr);
       Event event = context_->record(*queue_);
       context_->query(event);
       context_->wait(event);
@@ -292,9 +292,9 @@ TEST_F(CudaFailures, AContextThatIsGoneDoesntServeToAskForAStreamsDevice) {
   ASSERT_EQ(other, gone);
   void* stream = cuda_.make_stream();
   cuda_.run("cuCtxPopCurrent_v2", &other);
-  EXPECT_FALSE(driver_->context_of_queue(stream)) << "without any context, CUDA refuses to say";
+  EXPECT_FALSE(driver_->context_of_queue(NativeQueue(stream))) << "without any context, CUDA refuses to say";
   context_ = driver_->open(driver_->devices().front());
-  EXPECT_EQ(driver_->context_of_queue(stream)->device.id, 1);
+  EXPECT_EQ(driver_->context_of_queue(NativeQueue(stream))->device.id, 1);
   cuda_.run("cuStreamDestroy_v2", stream);
   cuda_.run("cuCtxDestroy_v2", other);
 }
@@ -305,7 +305,7 @@ TEST_F(CudaFailures, AContextThatNobodyUsesNowOpensAgainAtOnce) {
   cuda_.run("cuCtxPopCurrent_v2", &foreign);
   const auto record = [&] {
     const auto context = driver_->open(context_->device(), foreign);
-    context->record(context->wrap_queue(stream, nullptr));
+    context->record(context->wrap_queue(NativeQueue(stream), nullptr));
   };
   record();
   const std::uint64_t retained = cuda_.calls("cuDevicePrimaryCtxRetain");

@@ -58,7 +58,9 @@ class CudaStreams : public CudaTargetTest {
     return event;
   }
   void finish(const Queue& queue) { context_->wait(mark(queue)); }
-  Queue wrapped(std::uintptr_t handle) { return context_->wrap_queue(reinterpret_cast<void*>(handle), nullptr); }
+  Queue wrapped(std::uintptr_t handle) {
+    return context_->wrap_queue(NativeQueue(reinterpret_cast<void*>(handle)), nullptr);
+  }
 
   std::shared_ptr<Context> context_;
   std::unique_ptr<Queue> queue_;
@@ -173,17 +175,18 @@ TEST_P(CudaStreams, HostFunctionsAndFillsRunInTheStreamsOrder) {
 // The default streams' rules, which are CUDA's own: the fake must keep them, or tests on it would mean nothing.
 
 TEST_P(CudaStreams, TellADevice) {
-  EXPECT_EQ(driver_->context_of_queue(queue_->native())->device, context_->device());
+  EXPECT_EQ(driver_->context_of_queue(NativeQueue(queue_->native()))->device, context_->device());
   for (const std::uintptr_t handle : {0, 1, 2}) {
-    EXPECT_FALSE(driver_->context_of_queue(reinterpret_cast<void*>(handle))) << "each device has one";
+    EXPECT_FALSE(driver_->context_of_queue(NativeQueue(reinterpret_cast<void*>(handle)))) << "each device has one";
   }
   EXPECT_FALSE(driver_->current_context());
   const int last = static_cast<int>(driver_->devices().size()) - 1;
   void* theirs = cuda_->make_context(last);
   void* stream = cuda_->make_stream();
   EXPECT_EQ(driver_->current_context()->device, (Device{DeviceType::kCuda, last}));
-  EXPECT_EQ(driver_->context_of_queue(stream)->device, (Device{DeviceType::kCuda, last})) << "in whatever context";
-  EXPECT_EQ(driver_->context_of_queue(queue_->native())->device, context_->device());
+  EXPECT_EQ(driver_->context_of_queue(NativeQueue(stream))->device, (Device{DeviceType::kCuda, last}))
+      << "in whatever context";
+  EXPECT_EQ(driver_->context_of_queue(NativeQueue(queue_->native()))->device, context_->device());
   EXPECT_EQ(cuda_->current(), theirs);
   cuda_->run("cuStreamDestroy_v2", stream);
   cuda_->run("cuCtxDestroy_v2", theirs);
@@ -193,7 +196,8 @@ TEST_P(CudaStreams, EveryContextThatIsHeldServesToAskForAStreamsDevice) {
   void* theirs = cuda_->make_context(0);
   cuda_->run("cuCtxPopCurrent_v2", &theirs);
   driver_->open(context_->device(), theirs).reset();
-  EXPECT_EQ(driver_->context_of_queue(queue_->native())->device, context_->device()) << "our primary one is held still";
+  EXPECT_EQ(driver_->context_of_queue(NativeQueue(queue_->native()))->device, context_->device())
+      << "our primary one is held still";
   cuda_->run("cuCtxDestroy_v2", theirs);
 }
 
@@ -205,7 +209,7 @@ TEST_P(CudaStreams, TheLegacyStreamIsOrderedWithBlockingOnes) {
   cuda_->run("cuStreamCreate", &native, 0u);
   cuda_->run("cuCtxPopCurrent_v2", &primary);
   {
-    const Queue blocking = context_->wrap_queue(native, nullptr);
+    const Queue blocking = context_->wrap_queue(NativeQueue(native), nullptr);
     const Queue legacy = wrapped(1);
     std::string out = "blocking";
     std::string in(8, '?');

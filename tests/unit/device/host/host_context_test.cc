@@ -68,7 +68,7 @@ TEST_F(HostContextTest, ImportsNoUnsealedDescriptor) {
 
 TEST_F(HostContextTest, RefusesAnEventOfAnotherDriver) {
   int native = 0;
-  const Event foreign(&native, nullptr);
+  const Event foreign(NativeEvent(&native), nullptr);
   EXPECT_THROW(context_->wait(foreign), UnsupportedError);
   EXPECT_THROW(context_->order_after(queue_, foreign), UnsupportedError);
 }

@@ -77,12 +77,12 @@ TEST(SimDriver, TellsAQueuesDevice) {
   void* ended = nullptr;
   {
     const Queue second = driver->open(kOne)->make_queue();
-    EXPECT_EQ(driver->context_of_queue(first.native())->device, kZero);
-    EXPECT_EQ(driver->context_of_queue(second.native())->device, kOne);
+    EXPECT_EQ(driver->context_of_queue(NativeQueue(first.native()))->device, kZero);
+    EXPECT_EQ(driver->context_of_queue(NativeQueue(second.native()))->device, kOne);
     ended = second.native();
   }
-  EXPECT_FALSE(driver->context_of_queue(ended));
-  EXPECT_FALSE(driver->context_of_queue(nullptr));
+  EXPECT_FALSE(driver->context_of_queue(NativeQueue(ended)));
+  EXPECT_FALSE(driver->context_of_queue(NativeQueue()));
   EXPECT_FALSE(driver->current_context()) << "there is no such thing";
 }
 

@@ -75,22 +75,24 @@ TEST_F(SimTest, TheNativeEventTellsOfAFailure) {
 
 TEST_F(SimTest, WrapsEventsThatLookRight) {
   alignas(8) std::byte bytes[sizeof(crossdock_sim_event) + 8]{};
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(bytes, nullptr); }), HasSubstr("magic"));
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(bytes + 1, nullptr); }),
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(NativeEvent(bytes), nullptr); }),
+              HasSubstr("magic"));
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(NativeEvent(bytes + 1), nullptr); }),
               HasSubstr("aligned"));
   ForeignEvent small;
   small.size = 32;
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(&small, nullptr); }), HasSubstr("32 bytes"));
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->wrap_event(NativeEvent(&small), nullptr); }),
+              HasSubstr("32 bytes"));
   ForeignEvent lacking;
   lacking.wait = nullptr;
-  EXPECT_THROW(context_->wrap_event(&lacking, nullptr), InvalidArgumentError);
-  EXPECT_THROW(context_->wait(Event(bytes, nullptr)), InvalidArgumentError);
+  EXPECT_THROW(context_->wrap_event(NativeEvent(&lacking), nullptr), InvalidArgumentError);
+  EXPECT_THROW(context_->wait(Event(NativeEvent(bytes), nullptr)), InvalidArgumentError);
 }
 
 TEST_F(SimTest, OrdersAQueueAfterAnotherLibrarysEvent) {
   const Buffer buffer = ready(4);
   ForeignEvent foreign;
-  const Event event = context_->wrap_event(&foreign, nullptr);
+  const Event event = context_->wrap_event(NativeEvent(&foreign), nullptr);
   EXPECT_FALSE(context_->query(event));
   std::string text = "then";
   context_->order_after(queue_, event);
@@ -107,7 +109,7 @@ TEST_F(SimTest, AnotherLibrarysFailureGoesOn) {
   ForeignEvent foreign;
   foreign.failing = true;
   foreign.finish();
-  const Event event = context_->wrap_event(&foreign, nullptr);
+  const Event event = context_->wrap_event(NativeEvent(&foreign), nullptr);
   EXPECT_THAT(message_of<SystemError>([&] { context_->wait(event); }), HasSubstr("the other one failed"));
   EXPECT_THROW(context_->query(event), SystemError);
   context_->order_after(queue_, event);
@@ -125,7 +127,7 @@ TEST_F(SimTest, AnotherLibrarysEventMayStandForOurWork) {
     native(ours)->wait(native(ours));
     foreign.finish();
   });
-  context_->order_after(other_, context_->wrap_event(&foreign, nullptr));
+  context_->order_after(other_, context_->wrap_event(NativeEvent(&foreign), nullptr));
   context_->copy(buffer.ref(), host(text), other_);
   EXPECT_EQ(failure_of(other_), "");
   EXPECT_THAT(driver_->faults(), IsEmpty());
@@ -142,21 +144,22 @@ TEST_F(SimTest, AnotherDriversEventsAreWaitedForAsAnyones) {
   Event event = context->record(queue);
   context_->order_after(queue_, event);
   EXPECT_EQ(failure_of(queue_), "");
-  EXPECT_THROW(context_->wrap_queue(queue.native(), nullptr), InvalidArgumentError);
-  EXPECT_THROW(context_->wrap_queue(nullptr, nullptr), InvalidArgumentError);
+  EXPECT_THROW(context_->wrap_queue(NativeQueue(queue.native()), nullptr), InvalidArgumentError);
+  EXPECT_THROW(context_->wrap_queue(NativeQueue(), nullptr), InvalidArgumentError);
   context->wait(event);
 }
 
 TEST_F(SimTest, NativeQueuesThatNobodyMadeAreRefusedUnread) {
   for (const std::uintptr_t number :
        {std::uintptr_t{1}, std::uintptr_t{2}, std::uintptr_t{8}, std::uintptr_t{1} << 40}) {
-    EXPECT_THROW(context_->wrap_queue(reinterpret_cast<void*>(number), nullptr), InvalidArgumentError) << number;
+    EXPECT_THROW(context_->wrap_queue(NativeQueue(reinterpret_cast<void*>(number)), nullptr), InvalidArgumentError)
+        << number;
   }
   auto ended = std::make_unique<Queue>(context_->make_queue());
   void* const native = ended->native();
-  EXPECT_EQ(context_->wrap_queue(native, nullptr), *ended);
+  EXPECT_EQ(context_->wrap_queue(NativeQueue(native), nullptr), *ended);
   ended.reset();
-  EXPECT_THROW(context_->wrap_queue(native, nullptr), InvalidArgumentError);
+  EXPECT_THROW(context_->wrap_queue(NativeQueue(native), nullptr), InvalidArgumentError);
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ void fork_before_and_after() {
     refused([&] { context->record(*queue); });
     refused([&] { context->describe(&before); });
     refused([&] { driver->queue_info(*queue); });
-    refused([&] { driver->wrap_queue(queue->native()); });
+    refused([&] { driver->wrap_queue(NativeQueue(queue->native())); });
     refused([&] { context->wait(event); });
     // What it drops is the parent's.
     buffer.reset();
@@ -211,7 +211,7 @@ TEST_F(SyclDriverTest, OpensDevicesInTheContextThatDpctlUses) {
   const Sycl sycl;
   const auto native = sycl.queue();
   const auto context = driver_->open(device_);
-  EXPECT_TRUE(driver_->same_context(context->make_queue(), context->wrap_queue(native.get(), nullptr)));
+  EXPECT_TRUE(driver_->same_context(context->make_queue(), context->wrap_queue(NativeQueue(native.get()), nullptr)));
 }
 
 TEST_F(SyclDriverTest, OpensDevicesInAContextThatItIsGiven) {

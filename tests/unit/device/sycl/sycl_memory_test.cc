@@ -159,7 +159,7 @@ TEST_F(SyclMemory, IsAdoptedOnlyAsWhatItIs) {
   const auto theirs = sycl_->memory("device", 64, their_queue.get());
   EXPECT_THAT(message_of<InvalidArgumentError>([&] { context_->adopt(usm(theirs, 64, MemoryKind::kDevice), nullptr); }),
               HasSubstr("wrap a queue of that context first"));
-  const Queue queue = driver_->wrap_queue(their_queue.get());
+  const Queue queue = driver_->wrap_queue(NativeQueue(their_queue.get()));
   EXPECT_EQ(context_->adopt(usm(theirs, 64, MemoryKind::kDevice), nullptr).data(), theirs.get());
 }
 

@@ -43,11 +43,11 @@ TEST_F(SyclQueues, AreInOrderWhenWeMakeThem) {
 TEST_F(SyclQueues, EqualOnesHaveOneHandle) {
   const auto native = sycl_->queue();
   const auto copy = sycl_->own(sycl_->call<void*>("DPCTLQueue_Copy", native.get()), "DPCTLQueue_Delete");
-  const Queue queue = driver_->wrap_queue(native.get());
-  EXPECT_EQ(driver_->wrap_queue(copy.get()), queue);
-  EXPECT_EQ(context_->wrap_queue(copy.get(), nullptr), queue);
-  EXPECT_EQ(context_->wrap_queue(queue.native(), nullptr), queue);
-  EXPECT_NE(driver_->wrap_queue(sycl_->queue().get()), queue);
+  const Queue queue = driver_->wrap_queue(NativeQueue(native.get()));
+  EXPECT_EQ(driver_->wrap_queue(NativeQueue(copy.get())), queue);
+  EXPECT_EQ(context_->wrap_queue(NativeQueue(copy.get()), nullptr), queue);
+  EXPECT_EQ(context_->wrap_queue(NativeQueue(queue.native()), nullptr), queue);
+  EXPECT_NE(driver_->wrap_queue(NativeQueue(sycl_->queue().get())), queue);
   EXPECT_EQ(queue.device(), device_);
 }
 
@@ -55,8 +55,9 @@ TEST_F(SyclQueues, WrappedOnesAreKeptWithoutTheirOwners) {
   auto native = sycl_->queue(2);
   int dropped = 0;
   {
-    const Queue queue = driver_->wrap_queue(native.get());
-    const Queue owned = driver_->wrap_queue(native.get(), std::shared_ptr<void>(&dropped, [&](void*) { ++dropped; }));
+    const Queue queue = driver_->wrap_queue(NativeQueue(native.get()));
+    const Queue owned =
+        driver_->wrap_queue(NativeQueue(native.get()), std::shared_ptr<void>(&dropped, [&](void*) { ++dropped; }));
     EXPECT_EQ(owned, queue);
     native.reset();
     context_->wait(context_->record(queue));
@@ -67,11 +68,11 @@ TEST_F(SyclQueues, WrappedOnesAreKeptWithoutTheirOwners) {
 
 TEST_F(SyclQueues, OfOneHandleOutliveEachOther) {
   const auto native = sycl_->queue(2);
-  auto first = std::make_unique<Queue>(driver_->wrap_queue(native.get()));
-  const Queue second = driver_->wrap_queue(native.get());
+  auto first = std::make_unique<Queue>(driver_->wrap_queue(NativeQueue(native.get())));
+  const Queue second = driver_->wrap_queue(NativeQueue(native.get()));
   first.reset();
   context_->wait(context_->record(second));
-  EXPECT_EQ(driver_->wrap_queue(native.get()), second);
+  EXPECT_EQ(driver_->wrap_queue(NativeQueue(native.get())), second);
 }
 
 TEST_F(SyclQueues, AreMadeAsTheyAreAskedFor) {
@@ -92,7 +93,7 @@ TEST_F(SyclQueues, OfSubDevicesAreTheDevices) {
   const Queue queue = driver_->make_queue({.native_device = parts.front().get()});
   EXPECT_EQ(queue.device(), device_);
   EXPECT_TRUE(driver_->queue_info(queue).sub_device);
-  EXPECT_EQ(context_->wrap_queue(queue.native(), nullptr), queue);
+  EXPECT_EQ(context_->wrap_queue(NativeQueue(queue.native()), nullptr), queue);
 
   // Memory there is used as any other.
   std::string text = "on a part of it";
@@ -132,14 +133,14 @@ TEST_F(SyclQueues, AreFoundForAContext) {
 }
 
 TEST_F(SyclQueues, ThatArentOursAreRefused) {
-  EXPECT_THROW(driver_->wrap_queue(nullptr), InvalidArgumentError);
-  EXPECT_THROW(context_->wrap_queue(nullptr, nullptr), InvalidArgumentError);
+  EXPECT_THROW(driver_->wrap_queue(NativeQueue()), InvalidArgumentError);
+  EXPECT_THROW(context_->wrap_queue(NativeQueue(), nullptr), InvalidArgumentError);
   int nothing = 0;
-  const Queue made_up(device_, &nothing, nullptr);
+  const Queue made_up(device_, NativeQueue(&nothing), nullptr);
   EXPECT_THROW(context_->record(made_up), InvalidArgumentError);
   EXPECT_THROW(driver_->queue_info(made_up), InvalidArgumentError);
   EXPECT_THROW(driver_->same_context(context_->make_queue(), made_up), InvalidArgumentError);
-  const Queue host(Device{}, nullptr, nullptr);
+  const Queue host(Device{}, NativeQueue(), nullptr);
   EXPECT_THROW(driver_->queue_info(host), InvalidArgumentError);
 }
 
@@ -177,8 +178,8 @@ TEST_F(SyclQueues, ManyThreadsFindOneHandle) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 500; ++i) {
-        const Queue one = driver_->wrap_queue(native.get());
-        const Queue other = driver_->wrap_queue(native.get());
+        const Queue one = driver_->wrap_queue(NativeQueue(native.get()));
+        const Queue other = driver_->wrap_queue(NativeQueue(native.get()));
         if (one != other || driver_->queue_info(one).profiling) ++wrong;
       }
     });

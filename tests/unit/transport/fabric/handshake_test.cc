@@ -153,9 +153,9 @@ TEST_F(FabricHandshake, OptionsThatCantWorkAreRefused) {
   refused([](FabricOptions& o) { o.max_message = 0; });
   refused([](FabricOptions& o) { o.max_request = 0; });
   refused([](FabricOptions& o) { o.max_body = UINT64_MAX; });
-  refused([](FabricOptions& o) { o.handshake_timeout_ms = 0; });
-  refused([](FabricOptions& o) { o.keepalive_s = -1; });
-  refused([](FabricOptions& o) { o.user_timeout_ms = -1; });
+  refused([](FabricOptions& o) { o.handshake_timeout = std::chrono::milliseconds(0); });
+  refused([](FabricOptions& o) { o.keepalive = std::chrono::seconds(-1); });
+  refused([](FabricOptions& o) { o.user_timeout = std::chrono::milliseconds(-1); });
   refused([](FabricOptions& o) { o.token.assign(1025, 'x'); });
 }
 

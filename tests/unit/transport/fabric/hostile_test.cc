@@ -384,7 +384,7 @@ TEST_F(FabricHostileClient, HasNoPort) {
 
 TEST_F(FabricHostileClient, NeverOpensItsEndpoint) {
   FabricOptions options;
-  options.handshake_timeout_ms = 200;
+  options.handshake_timeout = std::chrono::milliseconds(200);
   listen(options);
   const Bytes answer = with([this] {
     RawEnd client(address_of(*listener_));

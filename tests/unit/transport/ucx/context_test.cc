@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 
@@ -24,7 +25,10 @@ TEST(UcxContext, AddressesOfOneInterfaceShareOne) {
 }
 
 TEST(UcxContext, OptionsReachUcx) {
-  Ends ends(kLimits, {.transports = "tcp", .net_devices = "lo", .keepalive_s = 1, .user_timeout_ms = 5000});
+  Ends ends(kLimits, {.transports = "tcp",
+                      .net_devices = "lo",
+                      .keepalive = std::chrono::seconds(1),
+                      .user_timeout = std::chrono::milliseconds(5000)});
   ASSERT_TRUE(ends.client.endpoint->send_untagged(as_bytes("x"), {}));
   EXPECT_EQ(as_text(ends.receive(ends.server).bytes), "x");
 }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -161,7 +162,7 @@ TEST_F(UcxHandshake, AFullServerSaysSo) {
 
 TEST_F(UcxHandshake, AClientThatSaysNothingIsRejectedAfterAWhile) {
   UcxOptions options;
-  options.handshake_timeout_ms = 50;
+  options.handshake_timeout = std::chrono::milliseconds(50);
   serve(options);
   End client = raw_client();
   await_end_without_a_word(client);
@@ -376,9 +377,11 @@ TEST_F(UcxHandshake, OptionsThatCannotWorkAreRejected) {
   rejects([](UcxOptions& options) { options.max_request = 0; }, "UcxOptions::max_request");
   rejects([](UcxOptions& options) { options.max_body = ~0ull; }, "UcxOptions::max_body");
   rejects([](UcxOptions& options) { options.token = std::string(1025, 'x'); }, "UcxOptions::token");
-  rejects([](UcxOptions& options) { options.handshake_timeout_ms = 0; }, "handshake_timeout_ms is 0");
-  rejects([](UcxOptions& options) { options.keepalive_s = -1; }, "UcxOptions::keepalive_s");
-  rejects([](UcxOptions& options) { options.user_timeout_ms = -1; }, "UcxOptions::user_timeout_ms");
+  rejects([](UcxOptions& options) { options.handshake_timeout = std::chrono::milliseconds(0); },
+          "handshake_timeout is 0");
+  rejects([](UcxOptions& options) { options.keepalive = std::chrono::seconds(-1); }, "UcxOptions::keepalive");
+  rejects([](UcxOptions& options) { options.user_timeout = std::chrono::milliseconds(-1); },
+          "UcxOptions::user_timeout");
   rejects([](UcxOptions& options) { options.transports = ""; }, "UcxOptions::transports");
   rejects(
       [](UcxOptions& options) {

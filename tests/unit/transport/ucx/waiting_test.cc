@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "crossdock/core/error.h"
@@ -90,8 +91,8 @@ TEST(UcxWaiting, AThreadThatOnlySendsNeedsNoProgressOfItsOwn) {
 /// Else the network could be gone, and a client that only receives wouldn't notice.
 TEST(UcxWaiting, AClientThatWaitsSendsSomethingFromTimeToTime) {
   Ends ends;
-  UcxConnection client(ends.client.worker, std::move(ends.client.endpoint), Introduction{}, {.keepalive_s = 1},
-                       nullptr);
+  UcxConnection client(ends.client.worker, std::move(ends.client.endpoint), Introduction{},
+                       {.keepalive = std::chrono::seconds(1)}, nullptr);
   std::atomic<bool> done{false};
   std::jthread waiting([&] {
     while (!done) {
@@ -122,7 +123,8 @@ TEST(UcxWaiting, AClientThatWaitsSendsSomethingFromTimeToTime) {
 class UcxAcknowledgements : public ::testing::Test {
  protected:
   UcxAcknowledgements()
-      : client_(ends_.client.worker, std::move(ends_.client.endpoint), Introduction{}, {.keepalive_s = 0}, nullptr) {}
+      : client_(ends_.client.worker, std::move(ends_.client.endpoint), Introduction{},
+                {.keepalive = std::chrono::seconds(0)}, nullptr) {}
 
   void send_and_take(int messages) {
     for (int i = 0; i < messages; ++i) {

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/export.h"
+#include "crossdock/device/arena.h"
+
+/// The memory of columns that are being built (builder.h).
+namespace crossdock::array {
+
+/// Bytes that grow at the end, aligned to 64, on the heap or in an arena. It grows by doubling. An arena frees nothing
+/// until it goes, so memory that was outgrown stays there unused: reserve() what will be needed. Use it on one thread
+/// at a time.
+class CROSSDOCK_EXPORT GrowingBuffer {
+ public:
+  /// `arena`: null for the heap.
+  explicit GrowingBuffer(std::shared_ptr<device::Arena> arena) noexcept : arena_(std::move(arena)) {}
+
+  std::int64_t size() const noexcept { return size_; }
+  const std::byte* data() const noexcept { return data_; }
+  std::byte* data() noexcept { return data_; }
+  /// Makes room for `bytes` in all. Throws ResourceError, ArenaFrozenError.
+  void reserve(std::int64_t bytes) {
+    if (bytes > capacity_) grow(bytes);
+  }
+  /// Appends `bytes` bytes, and returns where they are; their content isn't defined. Throws as reserve().
+  std::byte* extend(std::int64_t bytes) {
+    if (bytes > capacity_ - size_) [[unlikely]]
+      grow_for(bytes);
+    std::byte* const at = data_ + size_;
+    size_ += bytes;
+    return at;
+  }
+  void append(const void* bytes, std::int64_t count) {
+    if (count > 0) std::memcpy(extend(count), bytes, static_cast<std::size_t>(count));
+  }
+  template <class T>
+  void push(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::memcpy(extend(sizeof value), &value, sizeof value);
+  }
+  /// Takes memory that `owner` keeps, as the whole content, without a copy. What is appended later moves it to memory
+  /// of its own. In an arena, copies it there instead.
+  void take(std::byte* bytes, std::int64_t count, std::shared_ptr<void> owner);
+
+  /// Returns the bytes, and adds what keeps them to `*owners`. The buffer is empty afterwards.
+  BufferView finish(std::vector<std::shared_ptr<const void>>* owners);
+
+ private:
+  void grow(std::int64_t bytes);
+  void grow_for(std::int64_t more);
+
+  std::shared_ptr<device::Arena> arena_;
+  std::shared_ptr<void> owner_;
+  std::byte* data_ = nullptr;
+  std::int64_t size_ = 0;
+  std::int64_t capacity_ = 0;
+};
+
+/// Bits that grow at the end, least significant first, as in Arrow's bitmaps.
+class CROSSDOCK_EXPORT GrowingBits {
+ public:
+  explicit GrowingBits(std::shared_ptr<device::Arena> arena) noexcept : bytes_(std::move(arena)) {}
+  std::int64_t size() const noexcept { return size_; }
+  void reserve(std::int64_t bits) { bytes_.reserve(bits / 8 + 1); }
+  void push(bool bit) {
+    if (size_ % 8 == 0) bytes_.push(std::byte{0});
+    if (bit) bytes_.data()[size_ / 8] |= std::byte{1} << (size_ % 8);
+    ++size_;
+  }
+  /// Appends `count` bits that are set.
+  void push_set(std::int64_t count);
+  BufferView finish(std::vector<std::shared_ptr<const void>>* owners) {
+    size_ = 0;
+    return bytes_.finish(owners);
+  }
+
+ private:
+  GrowingBuffer bytes_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace crossdock::array

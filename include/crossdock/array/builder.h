@@ -1,0 +1,378 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "crossdock/array/build_memory.h"
+#include "crossdock/array/column_type.h"
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/export.h"
+
+/// Record batches from values of C++. The types are those of ColumnType (column_type.h).
+namespace crossdock::array {
+
+/// A column that was built: the parts of a batch.
+struct BuiltColumn {
+  std::vector<Node> nodes;
+  std::vector<BufferView> buffers;
+  std::vector<RecordBatch> dictionaries;  ///< In the order of the schema's slots; their schemas are set later.
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+/// An optional value of T: std::optional<T>, or an Element<T> of another column.
+template <class O, class T>
+concept OptionalOf = requires(const O& optional) {
+  { optional.has_value() } -> std::same_as<bool>;
+  { *optional } -> std::convertible_to<T>;
+};
+
+/// Returns an element as it lies in memory, of a type of fixed width.
+template <ColumnElement T>
+auto stored_element(const T& value) noexcept {
+  if constexpr (PlainElement<T>) {
+    return value;
+  } else {
+    return ColumnType<T>::store(value);
+  }
+}
+
+/// What all builders of columns have. Use it on one thread at a time. Once its memory has run out (ResourceError,
+/// ArenaFrozenError), a builder can only be destroyed.
+class CROSSDOCK_EXPORT AnyColumnBuilder {
+ public:
+  AnyColumnBuilder(const AnyColumnBuilder&) = delete;
+  AnyColumnBuilder& operator=(const AnyColumnBuilder&) = delete;
+  virtual ~AnyColumnBuilder();
+
+  /// The number of elements.
+  std::int64_t size() const noexcept { return size_; }
+  std::int64_t null_count() const noexcept { return null_count_; }
+  const Field& field() const noexcept { return field_; }
+  /// Makes room for elements beyond those that are there. Throws ResourceError, ArenaFrozenError (an arena that was
+  /// published), and so do all calls that append.
+  virtual void reserve(std::int64_t elements) = 0;
+  virtual void append_null() = 0;
+  /// Adds the column to `*to`, and is empty afterwards: for BatchBuilder and for builders of lists.
+  virtual void finish(BuiltColumn* to) = 0;
+
+ protected:
+  AnyColumnBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  const std::shared_ptr<device::Arena>& arena() const noexcept { return arena_; }
+  /// Counts an element whose value was appended.
+  void count_valid() {
+    if (null_count_ != 0) validity_.push(true);
+    ++size_;
+  }
+  void count_valid(std::int64_t elements);
+  /// Counts a null, whose value was appended.
+  void count_null();
+  /// Adds the node and the validity bitmap.
+  void finish_node(BuiltColumn* to);
+  /// Throws ResourceError if a dictionary or the elements of lists become more than 2^31 - 1.
+  static void check_count(std::int64_t elements);
+  /// Returns the column as a batch of one column, without a schema.
+  static RecordBatch finish_dictionary(AnyColumnBuilder* values);
+
+ private:
+  Field field_;
+  std::shared_ptr<device::Arena> arena_;
+  GrowingBits validity_;  ///< Empty until the first null.
+  std::int64_t size_ = 0;
+  std::int64_t null_count_ = 0;
+};
+
+/// Builds a column of elements of fixed width.
+template <ColumnElement T>
+class ColumnBuilder final : public AnyColumnBuilder {
+  using Stored = decltype(stored_element(std::declval<const T&>()));
+
+ public:
+  ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
+      : AnyColumnBuilder(std::move(field), std::move(arena)), values_(this->arena()) {}
+
+  void append(const T& value) {
+    values_.push(stored_element(value));
+    count_valid();
+  }
+  template <OptionalOf<T> O>
+  void append(const O& value) {
+    value.has_value() ? append(*value) : append_null();
+  }
+  void append(std::nullopt_t) { append_null(); }
+  void append(std::span<const T> values) requires PlainElement<T> {
+    values_.append(values.data(), static_cast<std::int64_t>(values.size_bytes()));
+    count_valid(static_cast<std::int64_t>(values.size()));
+  }
+  /// Appends all of them. A vector's memory becomes that of a column that is empty, without a copy, unless the column
+  /// is built in an arena.
+  void append(std::vector<T>&& values) requires PlainElement<T> {
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (size() == 0 && count > 0) {
+      auto owner = std::make_shared<std::vector<T>>(std::move(values));
+      auto* const bytes = reinterpret_cast<std::byte*>(owner->data());
+      values_.take(bytes, count * static_cast<std::int64_t>(sizeof(T)), std::move(owner));
+    } else {
+      values_.append(values.data(), count * static_cast<std::int64_t>(sizeof(T)));
+    }
+    count_valid(count);
+  }
+  void append_null() override {
+    values_.push(Stored{});
+    count_null();
+  }
+  void reserve(std::int64_t elements) override {
+    values_.reserve(values_.size() + elements * static_cast<std::int64_t>(sizeof(Stored)));
+  }
+  void finish(BuiltColumn* to) override {
+    finish_node(to);
+    to->buffers.push_back(values_.finish(&to->owners));
+  }
+
+ private:
+  GrowingBuffer values_;
+};
+
+template <>
+class CROSSDOCK_EXPORT ColumnBuilder<bool> final : public AnyColumnBuilder {
+ public:
+  ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
+      : AnyColumnBuilder(std::move(field), std::move(arena)), bits_(this->arena()) {}
+  /// Takes bool alone: pointers and numbers would be converted.
+  template <std::same_as<bool> B>
+  void append(B value) {
+    bits_.push(value);
+    count_valid();
+  }
+  template <OptionalOf<bool> O>
+  requires std::same_as < std::remove_cvref_t<decltype(*std::declval<const O&>())>,
+  bool > void append(const O& value) { value.has_value() ? append(bool{*value}) : append_null(); }
+  void append(std::nullopt_t) { append_null(); }
+  void append_null() override;
+  void reserve(std::int64_t elements) override { bits_.reserve(bits_.size() + elements); }
+  void finish(BuiltColumn* to) override;
+
+ private:
+  GrowingBits bits_;
+};
+
+/// Builds a column of texts or of binaries, of at most 2 GiB together.
+class CROSSDOCK_EXPORT BytesBuilder : public AnyColumnBuilder {
+ public:
+  BytesBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  void append_null() override;
+  void reserve(std::int64_t elements) override;
+  /// Makes room for more bytes of all elements together.
+  void reserve_bytes(std::int64_t bytes) { bytes_.reserve(bytes_.size() + bytes); }
+  void finish(BuiltColumn* to) override;
+
+ protected:
+  /// Throws ResourceError if all elements have more than 2 GiB together.
+  void append_bytes(const void* bytes, std::size_t size);
+
+ private:
+  GrowingBuffer offsets_;
+  GrowingBuffer bytes_;
+};
+
+/// The texts must be UTF-8: check_full() checks it.
+template <>
+class CROSSDOCK_EXPORT ColumnBuilder<std::string_view> final : public BytesBuilder {
+ public:
+  using BytesBuilder::BytesBuilder;
+  void append(std::string_view value) { append_bytes(value.data(), value.size()); }
+  template <OptionalOf<std::string_view> O>
+  void append(const O& value) {
+    value.has_value() ? append(std::string_view(*value)) : append_null();
+  }
+  void append(std::nullopt_t) { append_null(); }
+  void append(std::nullptr_t) = delete;  // append_null()
+};
+
+template <>
+class CROSSDOCK_EXPORT ColumnBuilder<std::span<const std::byte>> final : public BytesBuilder {
+ public:
+  using BytesBuilder::BytesBuilder;
+  void append(std::span<const std::byte> value) { append_bytes(value.data(), value.size()); }
+  template <OptionalOf<std::span<const std::byte>> O>
+  void append(const O& value) {
+    value.has_value() ? append(std::span<const std::byte>(*value)) : append_null();
+  }
+  void append(std::nullopt_t) { append_null(); }
+};
+
+/// The offsets of a column of lists.
+class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
+ public:
+  ListBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  void append_null() override;
+  void reserve(std::int64_t elements) override;
+  /// Ends a list: its elements are those of elements() that were appended since the last one.
+  void append_list();
+  void finish(BuiltColumn* to) override;
+
+ protected:
+  virtual AnyColumnBuilder& content() noexcept = 0;
+
+ private:
+  void push_end();
+  GrowingBuffer offsets_;
+};
+
+/// Builds a column of lists: append(list), or the elements one by one, and append_list() after those of each list.
+template <ColumnElement T>
+class ColumnBuilder<ListOf<T>> final : public ListBuilder {
+ public:
+  ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
+      : ListBuilder(std::move(field), std::move(arena)), elements_(this->field().children.front(), this->arena()) {}
+  /// Appends a list: any range of what append() of ColumnBuilder<T> takes.
+  template <class Range>
+  void append(const Range& list) requires requires {
+    list.begin() != list.end();
+  }
+  {
+    for (const auto& element : list) elements_.append(element);
+    append_list();
+  }
+  ColumnBuilder<T>& elements() noexcept { return elements_; }
+
+ private:
+  AnyColumnBuilder& content() noexcept override { return elements_; }
+  ColumnBuilder<T> elements_;
+};
+
+/// Builds a dictionary-encoded column: each value is stored once, in the order in which it first came.
+template <ColumnElement T>
+class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
+  static_assert(
+      requires(const T& value) { std::hash<T>{}(value); }, "dictionaries are built of texts and numbers");
+  using Key = std::conditional_t<std::is_same_v<T, std::string_view>, std::string, T>;
+  /// Finds texts without making a std::string.
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(const T& value) const noexcept { return std::hash<T>{}(value); }
+  };
+
+ public:
+  ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
+      : AnyColumnBuilder(std::move(field), std::move(arena)),
+        indices_(this->arena()),
+        values_(*this->field().dictionary, this->arena()) {}
+  /// Throws ResourceError for more than 2^31 - 1 different values.
+  void append(const T& value) {
+    auto known = known_.find(value);
+    if (known == known_.end()) {
+      const std::int64_t index = values_.size();
+      check_count(index + 1);
+      known = known_.emplace(Key(value), static_cast<std::int32_t>(index)).first;
+      values_.append(value);
+    }
+    indices_.push(known->second);
+    count_valid();
+  }
+  template <OptionalOf<T> O>
+  void append(const O& value) {
+    value.has_value() ? append(T(*value)) : append_null();
+  }
+  void append(std::nullopt_t) { append_null(); }
+  void append_null() override {
+    indices_.push(std::int32_t{0});
+    count_null();
+  }
+  void reserve(std::int64_t elements) override {
+    indices_.reserve(indices_.size() + elements * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  }
+  void finish(BuiltColumn* to) override {
+    finish_node(to);
+    to->buffers.push_back(indices_.finish(&to->owners));
+    to->dictionaries.push_back(finish_dictionary(&values_));
+    known_.clear();
+  }
+
+ private:
+  GrowingBuffer indices_;
+  ColumnBuilder<T> values_;
+  std::unordered_map<Key, std::int32_t, Hash, std::equal_to<>> known_;
+};
+
+/// Builds record batches of one schema, one after the other:
+///
+///     BatchBuilder weather;
+///     auto& station = weather.add<std::string_view>("station");
+///     weather.add("celsius", std::vector{11.5, 12.0});  // a vector that is moved in isn't copied
+///     station.append("JFK");
+///     station.append("LGA");
+///     RecordBatch batch = weather.finish();
+///
+/// With an arena of the runtime (session::Runtime::make_arena()) the batches lie in it: publishing them copies nothing.
+/// Use it on one thread at a time.
+class CROSSDOCK_EXPORT BatchBuilder {
+ public:
+  explicit BatchBuilder(std::shared_ptr<device::Arena> arena = nullptr);
+  ~BatchBuilder();
+  BatchBuilder(const BatchBuilder&) = delete;
+  BatchBuilder& operator=(const BatchBuilder&) = delete;
+
+  /// Adds a column, and returns its builder, which lives as long as this one. Throws InvalidArgumentError after the
+  /// first finish(), when the schema is known.
+  template <ColumnElement T>
+  ColumnBuilder<T>& add(std::string name) {
+    return add<T>(std::move(name), ColumnType<T>::type());
+  }
+  /// Adds a column of a type with other parameters than ColumnType<T>::type(): a decimal's precision and scale, a
+  /// timestamp's time zone. Throws InvalidArgumentError if it isn't read as T, or is laid out in another way.
+  template <ColumnElement T>
+  ColumnBuilder<T>& add(std::string name, Type type) {
+    Field field = field_of<T>(std::move(name));
+    check_type(field, type, ColumnType<T>::matches(type));
+    field.type = std::move(type);
+    auto builder = std::make_unique<ColumnBuilder<T>>(std::move(field), arena_);
+    ColumnBuilder<T>& result = *builder;
+    take(std::move(builder));
+    return result;
+  }
+  /// Adds a column with values. A vector that is moved in isn't copied, unless the column is built in an arena.
+  template <PlainElement T>
+  ColumnBuilder<T>& add(std::string name, std::vector<T> values) {
+    ColumnBuilder<T>& builder = add<T>(std::move(name));
+    builder.append(std::move(values));
+    return builder;
+  }
+  /// Adds a column with the values of a range, of what ColumnBuilder<T>::append() takes.
+  template <ColumnElement T, class Range>
+  requires requires(const Range& values) { values.begin() != values.end(); }
+  ColumnBuilder<T>& add(std::string name,
+                        const Range& values) requires(!PlainElement<T> || !std::same_as<Range, std::vector<T>>) {
+    ColumnBuilder<T>& builder = add<T>(std::move(name));
+    for (const auto& value : values) builder.append(value);
+    return builder;
+  }
+  /// Makes room for rows in all columns.
+  void reserve(std::int64_t rows);
+
+  /// Returns a batch of what was appended; the columns are empty afterwards. Throws InvalidArgumentError, which names
+  /// the columns, if they aren't of one length; then nothing has changed. Throws InvalidDataError as Schema does.
+  RecordBatch finish();
+  /// The schema of the batches; the columns are known from the first call on.
+  const std::shared_ptr<const Schema>& schema();
+
+ private:
+  static void check_type(const Field& field, const Type& type, bool matches);
+  void take(std::unique_ptr<AnyColumnBuilder> builder);
+
+  std::shared_ptr<device::Arena> arena_;
+  std::vector<std::unique_ptr<AnyColumnBuilder>> columns_;
+  std::shared_ptr<const Schema> schema_;
+};
+
+}  // namespace crossdock::array

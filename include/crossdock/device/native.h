@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+
+namespace crossdock::device {
+
+/// A handle of a vendor's interface, as a type of its own for each kind of object: a stream isn't taken for an event,
+/// nor a number for either. A plain value: it keeps nothing alive.
+template <class Kind>
+class NativeHandle {
+ public:
+  /// No handle, which has a meaning of its own: the host's queue, CUDA's legacy default stream, an event that is over.
+  constexpr NativeHandle() noexcept = default;
+  constexpr explicit NativeHandle(void* handle) noexcept : handle_(handle) {}
+  NativeHandle(std::nullptr_t) = delete;  // say NativeQueue(), which shows that it is meant
+  NativeHandle(int) = delete;             // 0 is a null pointer, too
+
+  constexpr void* get() const noexcept { return handle_; }
+  constexpr explicit operator bool() const noexcept { return handle_ != nullptr; }
+  bool operator==(const NativeHandle&) const = default;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// A `cudaStream_t` or a `sycl::queue*`.
+using NativeQueue = NativeHandle<struct QueueHandleKind>;
+/// A pointer of the type that the Arrow C Device data interface defines for the device's type: `cudaEvent_t*`,
+/// `sycl::event*`, ...
+using NativeEvent = NativeHandle<struct EventHandleKind>;
+
+}  // namespace crossdock::device

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <coroutine>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "crossdock/array/record_batch.h"
+#include "crossdock/core/export.h"
+#include "crossdock/session/client.h"
+
+/// Readers in coroutines: `while (auto batch = co_await session::next(*reader, loop))`.
+namespace crossdock::session {
+
+/// The event loop that a coroutine runs on, as a function: it has `ready` called once, on the loop's own thread, when
+/// the descriptor is readable, and returns at once. It must not call `ready` itself. Such a function is a few lines
+/// over poll(), epoll, libuv or Asio (examples/cpp/event_loop.h). What it throws is thrown by co_await.
+using WhenReadable = std::function<void(int descriptor, std::function<void()> ready)>;
+
+/// The result of next(), for co_await. Await it at once, and once.
+class CROSSDOCK_EXPORT NextBatch {
+ public:
+  NextBatch(Reader& reader, WhenReadable when_readable);
+  ~NextBatch();
+  NextBatch(const NextBatch&) = delete;
+  NextBatch& operator=(const NextBatch&) = delete;
+
+  bool await_ready();
+  bool await_suspend(std::coroutine_handle<> coroutine);
+  std::optional<array::RecordBatch> await_resume();
+
+ private:
+  struct Wait;
+  std::shared_ptr<Wait> wait_;  ///< The loop holds it weakly: a coroutine may be destroyed while it waits.
+};
+
+/// Returns the next batch of a reader, or nullopt at its end, without blocking the thread: the coroutine is suspended
+/// until the batch is there, and goes on on the thread of the loop that `when_readable` belongs to.
+///
+/// The reader must live until the coroutine goes on or is destroyed; nothing else may use it meanwhile. Throws as
+/// Reader::next(), except TimeoutError and InterruptedError: GetOptions::timeout and the interrupt hook don't apply.
+inline NextBatch next(Reader& reader, WhenReadable when_readable) { return {reader, std::move(when_readable)}; }
+
+}  // namespace crossdock::session

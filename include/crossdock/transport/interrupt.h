@@ -1,0 +1,46 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+namespace crossdock::transport {
+
+/// A std::stop_token, whose header takes long to compile and isn't included here.
+template <class T>
+concept StopToken = requires(const T& token) {
+  { token.stop_requested() } -> std::same_as<bool>;
+  { token.stop_possible() } -> std::same_as<bool>;
+};
+
+/// Asks whether a blocking call should end: a function, or a std::stop_token. Calls take one wherever they may wait:
+/// `client.get("weather", {}, token)`.
+///
+/// A blocking call asks from time to time, at least ten times a second, and after every signal, with no lock held. If
+/// the answer is true, it throws InterruptedError. Copies share the function. Empty by default: nothing is asked.
+class InterruptHook {
+ public:
+  InterruptHook() noexcept = default;
+  // Implicit: it stands where a function or a token is expected. NOLINTBEGIN(google-explicit-constructor)
+  InterruptHook(std::nullptr_t) noexcept {}
+  template <StopToken T>
+  InterruptHook(T token) {
+    if (token.stop_possible()) ask_ = [token = std::move(token)] { return token.stop_requested(); };
+  }
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, InterruptHook> && std::is_invocable_r_v<bool, F&> &&
+           std::constructible_from<std::function<bool()>, F>) InterruptHook(F&& ask)
+      : ask_(std::forward<F>(ask)) {}
+  // NOLINTEND(google-explicit-constructor)
+
+  explicit operator bool() const noexcept { return ask_ != nullptr; }
+  /// Asks. There must be a function.
+  bool operator()() const { return ask_(); }
+
+ private:
+  std::function<bool()> ask_;
+};
+
+}  // namespace crossdock::transport

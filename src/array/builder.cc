@@ -1,0 +1,190 @@
+#include "crossdock/array/builder.h"
+
+#include <limits>
+
+#include "array/internal/text.h"
+#include "crossdock/core/error.h"
+
+namespace crossdock::array {
+namespace {
+
+constexpr std::int64_t kMostOffset = std::numeric_limits<std::int32_t>::max();
+
+/// What keeps the memory of a batch that was built.
+std::shared_ptr<const void> owner_of(std::vector<std::shared_ptr<const void>> owners) {
+  return std::make_shared<const std::vector<std::shared_ptr<const void>>>(std::move(owners));
+}
+
+RecordBatch batch_of(BuiltColumn parts, std::int64_t rows) {
+  RecordBatch batch;
+  batch.num_rows = rows;
+  batch.nodes = std::move(parts.nodes);
+  batch.buffers = std::move(parts.buffers);
+  batch.owner = owner_of(std::move(parts.owners));
+  return batch;
+}
+
+}  // namespace
+
+AnyColumnBuilder::AnyColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
+    : field_(std::move(field)), arena_(std::move(arena)), validity_(arena_) {}
+AnyColumnBuilder::~AnyColumnBuilder() = default;
+
+void AnyColumnBuilder::count_valid(std::int64_t elements) {
+  if (null_count_ != 0) validity_.push_set(elements);
+  size_ += elements;
+}
+
+void AnyColumnBuilder::count_null() {
+  if (null_count_ == 0) validity_.push_set(size_);
+  validity_.push(false);
+  ++null_count_;
+  ++size_;
+}
+
+void AnyColumnBuilder::finish_node(BuiltColumn* to) {
+  to->nodes.push_back({.length = size_, .null_count = null_count_});
+  to->buffers.push_back(validity_.finish(&to->owners));
+  size_ = null_count_ = 0;
+}
+
+void AnyColumnBuilder::check_count(std::int64_t elements) {
+  if (elements <= kMostOffset) return;
+  throw ResourceError(
+      "a batch holds at most 2^31 - 1 values of a dictionary or elements of lists: finish() this one, "
+      "and go on with the next");
+}
+
+RecordBatch AnyColumnBuilder::finish_dictionary(AnyColumnBuilder* values) {
+  const std::int64_t rows = values->size();
+  BuiltColumn parts;
+  values->finish(&parts);
+  return batch_of(std::move(parts), rows);
+}
+
+void ColumnBuilder<bool>::append_null() {
+  bits_.push(false);
+  count_null();
+}
+
+void ColumnBuilder<bool>::finish(BuiltColumn* to) {
+  finish_node(to);
+  to->buffers.push_back(bits_.finish(&to->owners));
+}
+
+BytesBuilder::BytesBuilder(Field field, std::shared_ptr<device::Arena> arena)
+    : AnyColumnBuilder(std::move(field), std::move(arena)), offsets_(this->arena()), bytes_(this->arena()) {}
+
+void BytesBuilder::append_bytes(const void* bytes, std::size_t size) {
+  if (size > static_cast<std::size_t>(kMostOffset - bytes_.size())) {
+    throw ResourceError(in_field(printable(field().name)) +
+                        ": its elements are more than 2 GiB together: finish() this batch, and go on with the next");
+  }
+  if (offsets_.size() == 0) offsets_.push(std::int32_t{0});
+  bytes_.append(bytes, static_cast<std::int64_t>(size));
+  offsets_.push(static_cast<std::int32_t>(bytes_.size()));
+  count_valid();
+}
+
+void BytesBuilder::append_null() {
+  if (offsets_.size() == 0) offsets_.push(std::int32_t{0});
+  offsets_.push(static_cast<std::int32_t>(bytes_.size()));
+  count_null();
+}
+
+void BytesBuilder::reserve(std::int64_t elements) {
+  const std::int64_t first = offsets_.size() == 0 ? 1 : 0;
+  offsets_.reserve(offsets_.size() + (elements + first) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+}
+
+void BytesBuilder::finish(BuiltColumn* to) {
+  finish_node(to);
+  to->buffers.push_back(offsets_.finish(&to->owners));
+  to->buffers.push_back(bytes_.finish(&to->owners));
+}
+
+ListBuilder::ListBuilder(Field field, std::shared_ptr<device::Arena> arena)
+    : AnyColumnBuilder(std::move(field), std::move(arena)), offsets_(this->arena()) {}
+
+void ListBuilder::push_end() {
+  check_count(content().size());
+  if (offsets_.size() == 0) offsets_.push(std::int32_t{0});
+  offsets_.push(static_cast<std::int32_t>(content().size()));
+}
+
+void ListBuilder::append_list() {
+  push_end();
+  count_valid();
+}
+
+void ListBuilder::append_null() {
+  push_end();
+  count_null();
+}
+
+void ListBuilder::reserve(std::int64_t elements) {
+  const std::int64_t first = offsets_.size() == 0 ? 1 : 0;
+  offsets_.reserve(offsets_.size() + (elements + first) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+}
+
+void ListBuilder::finish(BuiltColumn* to) {
+  finish_node(to);
+  to->buffers.push_back(offsets_.finish(&to->owners));
+  content().finish(to);
+}
+
+BatchBuilder::BatchBuilder(std::shared_ptr<device::Arena> arena) : arena_(std::move(arena)) {}
+BatchBuilder::~BatchBuilder() = default;
+
+void BatchBuilder::check_type(const Field& field, const Type& type, bool matches) {
+  // Another type of the same id has other parameters alone, and so the same layout.
+  if (matches && type.id == field.type.id) return;
+  throw InvalidArgumentError(in_field(printable(field.name)) + ": " + cpp_type_name(field) + " isn't built as " +
+                             type_name(type) + "; its type is " + type_name(field.type) + ", or one like it");
+}
+
+void BatchBuilder::take(std::unique_ptr<AnyColumnBuilder> builder) {
+  if (schema_) {
+    throw InvalidArgumentError(in_field(printable(builder->field().name)) +
+                               ": the schema is known already; add() all columns before the first finish()");
+  }
+  columns_.push_back(std::move(builder));
+}
+
+void BatchBuilder::reserve(std::int64_t rows) {
+  for (const auto& column : columns_) column->reserve(rows);
+}
+
+const std::shared_ptr<const Schema>& BatchBuilder::schema() {
+  if (!schema_) {
+    std::vector<Field> fields;
+    fields.reserve(columns_.size());
+    for (const auto& column : columns_) fields.push_back(column->field());
+    schema_ = std::make_shared<const Schema>(std::move(fields));
+  }
+  return schema_;
+}
+
+RecordBatch BatchBuilder::finish() {
+  const std::int64_t rows = columns_.empty() ? 0 : columns_.front()->size();
+  for (const auto& column : columns_) {
+    if (column->size() == rows) continue;
+    throw InvalidArgumentError("columns of a batch have one length, but \"" +
+                               printable(columns_.front()->field().name) + "\" has " + std::to_string(rows) +
+                               " elements and \"" + printable(column->field().name) + "\" has " +
+                               std::to_string(column->size()));
+  }
+  schema();
+  BuiltColumn parts;
+  for (const auto& column : columns_) column->finish(&parts);
+  std::vector<RecordBatch> dictionaries = std::move(parts.dictionaries);
+  RecordBatch batch = batch_of(std::move(parts), rows);
+  batch.schema = schema_;
+  for (std::size_t i = 0; i < dictionaries.size(); ++i) {
+    dictionaries[i].schema = schema_->dictionaries()[i].values;
+    batch.dictionaries.push_back(std::make_shared<const RecordBatch>(std::move(dictionaries[i])));
+  }
+  return batch;
+}
+
+}  // namespace crossdock::array

@@ -1,0 +1,69 @@
+#include "crossdock/session/await.h"
+
+#include <exception>
+#include <utility>
+
+namespace crossdock::session {
+
+/// A coroutine that waits for a batch.
+struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
+  Wait(Reader& from, WhenReadable loop) : reader(from), when_readable(std::move(loop)) {}
+  ~Wait() { stop_sleeping(); }
+
+  /// Returns whether something was found: a batch, the end or an error.
+  bool poll() noexcept {
+    found = reader.try_next();
+    return found.state != Polled::State::kNotYet;
+  }
+
+  /// Has on_ready() called once there may be something. Returns false if there is something already.
+  bool arm() {
+    for (;;) {
+      if (poll()) return false;
+      if (reader.prepare_sleep()) break;
+    }
+    sleeps = true;
+    when_readable(reader.descriptor(), [weak = weak_from_this()] {
+      if (const auto wait = weak.lock()) wait->on_ready();
+    });
+    return true;
+  }
+
+  void stop_sleeping() noexcept {
+    if (std::exchange(sleeps, false)) reader.awake();
+  }
+
+  void on_ready() {
+    stop_sleeping();
+    try {
+      if (arm()) return;  // a part of a message alone
+    } catch (...) {
+      found = {.state = Polled::State::kFailed, .error = std::current_exception()};
+    }
+    coroutine.resume();
+  }
+
+  Reader& reader;
+  WhenReadable when_readable;
+  std::coroutine_handle<> coroutine;
+  Polled found;
+  bool sleeps = false;
+};
+
+NextBatch::NextBatch(Reader& reader, WhenReadable when_readable)
+    : wait_(std::make_shared<Wait>(reader, std::move(when_readable))) {}
+NextBatch::~NextBatch() = default;
+
+bool NextBatch::await_ready() { return wait_->poll(); }
+
+bool NextBatch::await_suspend(std::coroutine_handle<> coroutine) {
+  wait_->coroutine = coroutine;
+  return wait_->arm();
+}
+
+std::optional<array::RecordBatch> NextBatch::await_resume() {
+  if (wait_->found.error) std::rethrow_exception(wait_->found.error);
+  return std::move(wait_->found.batch);
+}
+
+}  // namespace crossdock::session

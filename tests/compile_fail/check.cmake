@@ -1,0 +1,22 @@
+# cmake -DCXX=... -DSOURCE=... -DINCLUDE=... -P check.cmake: one case; see CMakeLists.txt.
+cmake_minimum_required(VERSION 3.25)
+set(compile ${CXX} -std=c++20 -fsyntax-only -Wall -Wextra -Werror -I${INCLUDE} ${SOURCE})
+set(ENV{LC_ALL} C)
+
+execute_process(COMMAND ${compile} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "the right use doesn't compile:\n${out}${err}")
+endif()
+
+file(STRINGS ${SOURCE} first LIMIT_COUNT 1)
+if(NOT first MATCHES "^// error: (.+)$")
+  message(FATAL_ERROR "the first line of ${SOURCE} must be '// error: REGULAR EXPRESSION'")
+endif()
+set(expected "${CMAKE_MATCH_1}")
+execute_process(COMMAND ${compile} -DWRONG RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE err)
+if(status EQUAL 0)
+  message(FATAL_ERROR "the wrong use compiles")
+endif()
+if(NOT err MATCHES "error:[^\n]*(${expected})")
+  message(FATAL_ERROR "the wrong use fails with another error than '${expected}':\n${err}")
+endif()

@@ -1,0 +1,269 @@
+#include "crossdock/array/builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "crossdock/array/column.h"
+#include "crossdock/core/error.h"
+#include "made_array.h"
+
+namespace crossdock::array {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// The elements as optionals, for comparisons.
+template <class T>
+std::vector<std::optional<typename Column<T>::Value>> elements(const Column<T>& column) {
+  return {column.begin(), column.end()};
+}
+
+template <class T>
+std::vector<std::optional<T>> values(std::initializer_list<std::optional<T>> list) {
+  return list;
+}
+
+TEST(Builders, MakeColumnsOfEveryType) {
+  using namespace std::chrono;
+  BatchBuilder builder;
+  auto& number = builder.add<std::int16_t>("number");
+  auto& flag = builder.add<bool>("flag");
+  auto& text = builder.add<std::string_view>("text");
+  auto& bytes = builder.add<std::span<const std::byte>>("bytes");
+  auto& day = builder.add<sys_days>("day");
+  auto& when = builder.add<sys_time<microseconds>>("when");
+  auto& local = builder.add<local_time<seconds>>("local");
+  auto& lasts = builder.add<nanoseconds>("lasts");
+  auto& at = builder.add<TimeOfDay<milliseconds>>("at");
+  auto& price = builder.add<Int128>("price", {.id = TypeId::kDecimal128, .precision = 38, .scale = 2});
+  auto& word = builder.add<Dictionary<std::string_view>>("word");
+  auto& lists = builder.add<ListOf<std::int32_t>>("lists");
+  auto& deep = builder.add<ListOf<ListOf<Dictionary<std::string_view>>>>("deep");
+
+  const std::array<std::byte, 2> two{std::byte{1}, std::byte{2}};
+  number.append(std::int16_t{-7});
+  flag.append(true);
+  text.append("ab");
+  bytes.append(two);
+  day.append(sys_days(2026y / November / 28));
+  when.append(sys_time<microseconds>(microseconds(5)));
+  local.append(local_time<seconds>(6s));
+  lasts.append(7ns);
+  at.append({8ms});
+  price.append(Int128{1234});
+  word.append("x");
+  lists.append(std::vector{1, 2});
+  deep.elements().append(std::vector<std::string>{"x", "y"});
+  deep.elements().append(std::vector<std::string>{});
+  deep.append_list();
+  for (AnyColumnBuilder* const column : std::initializer_list<AnyColumnBuilder*>{
+           &number, &flag, &text, &bytes, &day, &when, &local, &lasts, &at, &price, &word, &lists, &deep}) {
+    column->append_null();
+  }
+  number.append(std::optional<std::int16_t>(9));
+  flag.append(std::optional<bool>(false));
+  text.append(std::string("cde"));
+  bytes.append(std::nullopt);
+  day.append(sys_days{});
+  when.append(std::nullopt);
+  local.append(local_time<seconds>{});
+  lasts.append(nanoseconds::max());
+  at.append({0ms});
+  price.append(-(Int128{1} << 100));
+  word.append(std::string("x"));
+  lists.elements().append(3);
+  lists.elements().append_null();
+  lists.append_list();
+  deep.append_list();
+  EXPECT_EQ(number.size(), 3);
+  EXPECT_EQ(when.null_count(), 2);
+
+  const RecordBatch batch = builder.finish();
+  check_full(batch);
+  EXPECT_EQ(batch.num_rows, 3);
+  EXPECT_EQ(elements(batch.column<std::int16_t>("number")), values<std::int16_t>({-7, std::nullopt, 9}));
+  EXPECT_EQ(elements(batch.column<bool>("flag")), values<bool>({true, std::nullopt, false}));
+  EXPECT_EQ(elements(batch.column<std::string_view>("text")), values<std::string_view>({"ab", std::nullopt, "cde"}));
+  EXPECT_EQ(batch.column<std::span<const std::byte>>("bytes")[0]->size(), 2u);
+  EXPECT_EQ(batch.column<std::span<const std::byte>>("bytes").null_count(), 2);
+  EXPECT_EQ(batch.column<sys_days>("day")[0], sys_days(2026y / November / 28));
+  EXPECT_EQ(batch.column<sys_time<microseconds>>("when")[0]->time_since_epoch(), 5us);
+  EXPECT_EQ(batch.schema->fields()[5].type.timezone, "UTC");
+  EXPECT_EQ(batch.column<local_time<seconds>>("local")[0]->time_since_epoch(), 6s);
+  EXPECT_EQ(batch.column<nanoseconds>("lasts")[2], nanoseconds::max());
+  EXPECT_EQ(batch.column<TimeOfDay<milliseconds>>("at")[0]->since_midnight, 8ms);
+  EXPECT_TRUE(batch.column<Int128>("price")[2] == -(Int128{1} << 100));
+  EXPECT_EQ(batch.schema->fields()[9].type.scale, 2);
+  const auto words = batch.column<Dictionary<std::string_view>>("word");
+  EXPECT_EQ(words.dictionary().size(), 1) << "each value once";
+  EXPECT_EQ(elements(words), values<std::string_view>({"x", std::nullopt, "x"}));
+  const auto numbers = batch.column<ListOf<std::int32_t>>("lists");
+  EXPECT_EQ(elements(*numbers[0]), values<std::int32_t>({1, 2}));
+  EXPECT_TRUE(numbers[1] == std::nullopt);
+  EXPECT_EQ(elements(*numbers[2]), values<std::int32_t>({3, std::nullopt}));
+  const auto nested = batch.column<ListOf<ListOf<Dictionary<std::string_view>>>>("deep");
+  ASSERT_EQ(nested[0]->size(), 2);
+  EXPECT_EQ(elements(*(*nested[0])[0]), values<std::string_view>({"x", "y"}));
+  EXPECT_EQ(nested[2]->size(), 0);
+}
+
+TEST(Builders, MakeOneBatchAfterAnother) {
+  BatchBuilder builder;
+  auto& number = builder.add<double>("number");
+  auto& word = builder.add<Dictionary<std::string_view>>("word");
+  std::shared_ptr<const Schema> schema;
+  for (int i = 0; i < 3; ++i) {
+    builder.reserve(20);
+    for (int k = 0; k < 10 * i; ++k) {
+      number.append(k);
+      k % 3 == 0 ? word.append_null() : word.append(std::to_string(k % 4));
+    }
+    const RecordBatch batch = builder.finish();
+    check_full(batch);
+    EXPECT_EQ(batch.num_rows, 10 * i);
+    if (schema) EXPECT_EQ(batch.schema, schema);
+    schema = batch.schema;
+    if (i == 0) continue;
+    EXPECT_EQ(batch.column<double>("number").values()[9], 9);
+    EXPECT_EQ(batch.column<Dictionary<std::string_view>>("word")[5], "1");
+    EXPECT_EQ(batch.column<Dictionary<std::string_view>>("word")[0], std::nullopt);
+  }
+  EXPECT_EQ(builder.schema(), schema);
+  EXPECT_THROW(builder.add<double>("late"), InvalidArgumentError);
+}
+
+TEST(Builders, TakeVectorsWithoutACopy) {
+  std::vector<double> celsius{11.5, 12.0, 10.25};
+  const double* const where = celsius.data();
+  BatchBuilder builder;
+  auto& column = builder.add("celsius", std::move(celsius));
+  auto& station = builder.add<std::string_view>("station", std::array{"JFK", "LGA", "EWR"});
+  const RecordBatch batch = builder.finish();
+  EXPECT_EQ(batch.column<double>("celsius").values().data(), where);
+  EXPECT_EQ(batch.column<std::string_view>("station")[2], "EWR");
+  check_full(batch);
+
+  column.append(std::vector{1.0, 2.0});
+  column.append_null();  // moves what was taken
+  column.append(std::vector{3.0});
+  column.append(std::vector<double>{});
+  column.append(std::span<const double>(batch.column<double>("celsius").values()));
+  EXPECT_EQ(column.size(), 7);
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { builder.finish(); }),
+              AllOf(HasSubstr("\"celsius\" has 7 elements"), HasSubstr("\"station\" has 0")));
+  EXPECT_EQ(column.size(), 7) << "nothing has changed";
+  for (int i = 0; i < 7; ++i) station.append("");
+  const RecordBatch next = builder.finish();
+  EXPECT_EQ(elements(next.column<double>("celsius")), values<double>({1, 2, std::nullopt, 3, 11.5, 12, 10.25}));
+}
+
+TEST(Builders, MarkNullsWhereverTheyBegin) {
+  for (const std::int64_t first : {0, 1, 7, 8, 9, 64, 1000}) {
+    BatchBuilder builder;
+    auto& number = builder.add<std::int8_t>("number");
+    auto& flag = builder.add<bool>("flag");
+    number.append(std::vector<std::int8_t>(static_cast<std::size_t>(first), 1));
+    for (std::int64_t i = 0; i < first; ++i) flag.append(i % 3 == 0);
+    for (int i = 0; i < 20; ++i) {
+      number.append_null();
+      i % 2 == 0 ? flag.append_null() : flag.append(true);
+      number.append(std::vector<std::int8_t>(static_cast<std::size_t>(i), 2));
+      for (int k = 0; k < i; ++k) flag.append(std::nullopt);
+    }
+    const RecordBatch batch = builder.finish();
+    check_full(batch);
+    const auto numbers = batch.column<std::int8_t>("number");
+    EXPECT_EQ(numbers.null_count(), 20);
+    std::int64_t nulls = 0;
+    for (std::int64_t i = 0; i < numbers.size(); ++i) {
+      nulls += numbers[i] ? 0 : 1;
+      if (numbers[i]) EXPECT_EQ(*numbers[i], i < first ? 1 : 2);
+    }
+    EXPECT_EQ(nulls, 20);
+    EXPECT_EQ(batch.column<bool>("flag").null_count(), 10 + 190);
+  }
+}
+
+TEST(Builders, BuildInAnArena) {
+  const auto arena = std::make_shared<device::Arena>(std::uint64_t{16} << 20);
+  BatchBuilder builder(arena);
+  auto& number = builder.add<std::int64_t>("number");
+  auto& word = builder.add<Dictionary<std::string_view>>("word");
+  auto& list = builder.add<ListOf<bool>>("list");
+  builder.reserve(1000);
+  for (int i = 0; i < 1000; ++i) {
+    number.append(i);
+    i % 7 == 0 ? word.append_null() : word.append(std::to_string(i % 10));
+    list.append(std::vector<bool>{true, false});
+  }
+  builder.add("moved", std::vector<double>(1000, 0.5));
+  const RecordBatch batch = builder.finish();
+  check_full(batch);
+  const auto inside = [&](const RecordBatch& one) {
+    for (const BufferView& buffer : one.buffers) {
+      if (buffer.size != 0) EXPECT_TRUE(arena->contains(buffer.data, static_cast<std::uint64_t>(buffer.size)));
+    }
+  };
+  inside(batch);
+  inside(*batch.dictionaries[0]);
+  EXPECT_EQ(batch.column<std::int64_t>("number")[999], 999);
+  static_cast<void>(arena->freeze());
+  EXPECT_THROW(number.append(1), ArenaFrozenError);
+}
+
+TEST(Builders, BatchesKeepTheirMemory) {
+  std::optional<RecordBatch> batch;
+  {
+    BatchBuilder builder(std::make_shared<device::Arena>(std::uint64_t{1} << 20));
+    builder.add<std::string_view>("text", std::vector<std::string>(100, "of a hundred"));
+    batch = builder.finish();
+  }
+  EXPECT_EQ(batch->column<std::string_view>("text")[99], "of a hundred");
+}
+
+TEST(Builders, WithoutColumnsOrRowsWork) {
+  EXPECT_EQ(BatchBuilder().finish().num_rows, 0);
+  BatchBuilder builder;
+  builder.add<std::string_view>("text");
+  builder.add<ListOf<bool>>("list");
+  builder.add<Dictionary<std::int64_t>>("number");
+  const RecordBatch batch = builder.finish();
+  check_full(batch);
+  EXPECT_TRUE(batch.column<std::string_view>("text").empty());
+  EXPECT_TRUE(batch.column<ListOf<bool>>("list").empty());
+  EXPECT_TRUE(batch.column<Dictionary<std::int64_t>>("number").empty());
+}
+
+TEST(Builders, RefuseWhatTheyCannotBuild) {
+  BatchBuilder builder;
+  EXPECT_THAT(
+      message_of<InvalidArgumentError>([&] { builder.add<std::string_view>("text", {.id = TypeId::kLargeUtf8}); }),
+      AllOf(HasSubstr("field \"text\""), HasSubstr("large_utf8")));
+  EXPECT_THROW(builder.add<double>("number", {.id = TypeId::kFloat32}), InvalidArgumentError);
+  using Local = std::chrono::local_time<std::chrono::seconds>;
+  EXPECT_THROW(builder.add<Local>("when", {.id = TypeId::kTimestamp, .timezone = "UTC"}), InvalidArgumentError);
+  using Instant = std::chrono::sys_time<std::chrono::seconds>;
+  builder.add<Instant>("when", {.id = TypeId::kTimestamp, .timezone = "Europe/Berlin"}).append(Instant{});
+  auto& text = builder.add<std::string_view>("text");
+  // The length is checked before the bytes are read.
+  EXPECT_THROW(text.append(std::string_view("x", std::size_t{1} << 31)), ResourceError);
+  text.append("x");
+  const RecordBatch batch = builder.finish();
+  EXPECT_EQ(batch.column<std::string_view>("text")[0], "x");
+}
+
+}  // namespace
+}  // namespace crossdock::array
