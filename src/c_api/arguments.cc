@@ -1,6 +1,7 @@
 #include "c_api/arguments.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include "crossdock/c_api/client.h"

@@ -13,6 +13,7 @@
 #include "crossdock/array/c_abi.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/c_api/status.h"
+#include "crossdock/core/time_limit.h"
 #include "crossdock/device/device.h"
 #include "crossdock/transport/options.h"
 
