@@ -134,7 +134,9 @@ TEST(Builders, MakeOneBatchAfterAnother) {
     const RecordBatch batch = builder.finish();
     check_full(batch);
     EXPECT_EQ(batch.num_rows, 10 * i);
-    if (schema) EXPECT_EQ(batch.schema, schema);
+    if (schema) {
+      EXPECT_EQ(batch.schema, schema);
+    }
     schema = batch.schema;
     if (i == 0) continue;
     EXPECT_EQ(batch.column<double>("number").values()[9], 9);
@@ -190,7 +192,9 @@ TEST(Builders, MarkNullsWhereverTheyBegin) {
     std::int64_t nulls = 0;
     for (std::int64_t i = 0; i < numbers.size(); ++i) {
       nulls += numbers[i] ? 0 : 1;
-      if (numbers[i]) EXPECT_EQ(*numbers[i], i < first ? 1 : 2);
+      if (numbers[i]) {
+        EXPECT_EQ(*numbers[i], i < first ? 1 : 2);
+      }
     }
     EXPECT_EQ(nulls, 20);
     EXPECT_EQ(batch.column<bool>("flag").null_count(), 10 + 190);
@@ -214,7 +218,9 @@ TEST(Builders, BuildInAnArena) {
   check_full(batch);
   const auto inside = [&](const RecordBatch& one) {
     for (const BufferView& buffer : one.buffers) {
-      if (buffer.size != 0) EXPECT_TRUE(arena->contains(buffer.data, static_cast<std::uint64_t>(buffer.size)));
+      if (buffer.size != 0) {
+        EXPECT_TRUE(arena->contains(buffer.data, static_cast<std::uint64_t>(buffer.size)));
+      }
     }
   };
   inside(batch);

@@ -234,7 +234,9 @@ TEST_F(Columns, AreDictionariesAndTheirValues) {
     EXPECT_TRUE(words[i] == words.dictionary()[words.index(i)]);
   }
   for (const auto list : batch.column<ListOf<Dictionary<std::span<const std::byte>>>>(1)) {
-    if (list) EXPECT_LE(list->null_count(), list->size());
+    if (list) {
+      EXPECT_LE(list->null_count(), list->size());
+    }
   }
 }
 

@@ -65,7 +65,9 @@ TEST(BatchIterators, AreForRangeLoops) {
   for (RecordBatch& batch : *stream) {
     EXPECT_EQ(number_at(batch, 0), next);
     next += 10;
-    if (next == 20) EXPECT_TRUE(first.expired()) << "a batch is released before the next one is read";
+    if (next == 20) {
+      EXPECT_TRUE(first.expired()) << "a batch is released before the next one is read";
+    }
   }
   EXPECT_EQ(next, 20);
   for (const RecordBatch& batch : *stream) ADD_FAILURE() << "the stream is over, and gave " << batch.num_rows;
