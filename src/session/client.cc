@@ -204,7 +204,8 @@ std::unique_ptr<Reader::Impl> Client::Impl::get(const std::string& name, const G
 }
 
 std::unique_ptr<Reader> Client::batch_statistics(const std::string& name, std::vector<std::string> columns,
-                                           const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
+                                                 const TimeLimit& timeout,
+                                                 const transport::InterruptHook& interrupted) {
   GetOptions options;
   options.timeout = timeout;
   options.batch_statistics = std::move(columns);

@@ -265,7 +265,8 @@ class CROSSDOCK_EXPORT Client {
   /// that doesn't trust it checks the data. Returns null if the server doesn't know such requests. Throws
   /// UnsupportedError (`name` isn't a table), ResourceError (too many columns), and otherwise as get().
   std::unique_ptr<Reader> batch_statistics(const std::string& name, std::vector<std::string> columns,
-                                     const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
+                                           const TimeLimit& timeout = {},
+                                           const transport::InterruptHook& interrupted = {});
   /// Returns the tensor that is published as `name`, in memory that is leased from the server, on a device or on the
   /// host: nothing is pending on it, and it may outlive the client and the server. It is read-only, unless
   /// TensorOptions::copy_on_write or TensorOptions::out says otherwise. Throws InvalidArgumentError (a table, or
