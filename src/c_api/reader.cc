@@ -1,5 +1,6 @@
 #include "crossdock/c_api/reader.h"
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -86,7 +87,12 @@ crossdock_status crossdock_reader_try_next(crossdock_reader* reader, ArrowDevice
   return guarded(__func__, error, [&] {
     need(batch, "batch").array.release = nullptr;
     need(arrived, "arrived") = 0;
-    if (!need(reader, "reader").pending && !reader->reader->try_next(&reader->pending)) return;
+    if (!need(reader, "reader").pending) {
+      crossdock::session::Polled found = reader->reader->try_next();
+      if (found.error) std::rethrow_exception(found.error);
+      if (found.state == crossdock::session::Polled::State::kNotYet) return;
+      reader->pending = std::move(found.batch);
+    }
     hand_over(reader, batch);
     *arrived = 1;
   });

@@ -19,8 +19,10 @@ constexpr Device kOne{.type = DeviceType::kExtDev, .id = 1};
 /// Events told apart by their native handle; those in `over_` are.
 class ParkedTest : public ::testing::Test {
  protected:
-  Event event(int number) { return {reinterpret_cast<void*>(std::uintptr_t(number)), nullptr}; }
-  Queue queue(int number) { return {kOne, reinterpret_cast<void*>(std::uintptr_t(100 + number)), nullptr}; }
+  Event event(int number) { return {NativeEvent(reinterpret_cast<void*>(std::uintptr_t(number))), nullptr}; }
+  Queue queue(int number) {
+    return {kOne, NativeQueue(reinterpret_cast<void*>(std::uintptr_t(100 + number))), nullptr};
+  }
   std::shared_ptr<void> owner(int number) {
     return {this, [this, number](void*) { dropped_.push_back(number); }};
   }
