@@ -22,7 +22,7 @@ function(crossdock_precompile target)
   if(ARGV1 STREQUAL "REUSE_FROM")
     target_precompile_headers(${target} ${ARGN})
   else()
-    target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${ARGN}>)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
 endfunction()
