@@ -23,8 +23,11 @@ class CROSSDOCK_EXPORT GrowingBuffer {
   /// `arena`: null for the heap.
   explicit GrowingBuffer(std::shared_ptr<device::Arena> arena) noexcept : arena_(std::move(arena)) {}
 
+  /// The number of bytes that were appended.
   std::int64_t size() const noexcept { return size_; }
+  /// The first byte; null before any memory was needed. Valid until the next call that appends, reserves or takes.
   const std::byte* data() const noexcept { return data_; }
+  /// The same for writing.
   std::byte* data() noexcept { return data_; }
   /// Makes room for `bytes` in all. Throws ResourceError, ArenaFrozenError.
   void reserve(std::int64_t bytes) {
@@ -38,9 +41,11 @@ class CROSSDOCK_EXPORT GrowingBuffer {
     size_ += bytes;
     return at;
   }
+  /// Appends a copy of `count` bytes, which must not be bytes of this buffer. Throws as reserve().
   void append(const void* bytes, std::int64_t count) {
     if (count > 0) std::memcpy(extend(count), bytes, static_cast<std::size_t>(count));
   }
+  /// Appends the bytes of one value, at any alignment. Throws as reserve().
   template <class T>
   void push(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -64,12 +69,17 @@ class CROSSDOCK_EXPORT GrowingBuffer {
   std::int64_t capacity_ = 0;
 };
 
-/// Bits that grow at the end, least significant first, as in Arrow's bitmaps.
+/// Bits that grow at the end, least significant first, as in Arrow's bitmaps. Their memory is a GrowingBuffer. Use it on
+/// one thread at a time.
 class CROSSDOCK_EXPORT GrowingBits {
  public:
+  /// `arena`: null for the heap.
   explicit GrowingBits(std::shared_ptr<device::Arena> arena) noexcept : bytes_(std::move(arena)) {}
+  /// The number of bits.
   std::int64_t size() const noexcept { return size_; }
+  /// Makes room for `bits` in all. Throws ResourceError, ArenaFrozenError, and so do all calls that append.
   void reserve(std::int64_t bits) { bytes_.reserve(bits / 8 + 1); }
+  /// Appends one bit. The bits behind it in its byte are 0.
   void push(bool bit) {
     if (size_ % 8 == 0) bytes_.push(std::byte{0});
     if (bit) bytes_.data()[size_ / 8] |= std::byte{1} << (size_ % 8);
@@ -77,6 +87,8 @@ class CROSSDOCK_EXPORT GrowingBits {
   }
   /// Appends `count` bits that are set.
   void push_set(std::int64_t count);
+  /// Returns the bytes with the bits, absent if there are none, and adds what keeps them to `*owners`. There are no bits
+  /// afterwards.
   BufferView finish(std::vector<std::shared_ptr<const void>>* owners) {
     size_ = 0;
     return bytes_.finish(owners);

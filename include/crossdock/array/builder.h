@@ -24,10 +24,10 @@ namespace crossdock::array {
 
 /// A column that was built: the parts of a batch.
 struct BuiltColumn {
-  std::vector<Node> nodes;
-  std::vector<BufferView> buffers;
+  std::vector<Node> nodes;          ///< Its own, then those of its children, in preorder.
+  std::vector<BufferView> buffers;  ///< Of these nodes, in their order.
   std::vector<RecordBatch> dictionaries;  ///< In the order of the schema's slots; their schemas are set later.
-  std::vector<std::shared_ptr<const void>> owners;
+  std::vector<std::shared_ptr<const void>> owners;  ///< Keep the memory of the buffers, together.
 };
 
 /// An optional value of T: std::optional<T>, or an Element<T> of another column.
@@ -57,23 +57,29 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
 
   /// The number of elements.
   std::int64_t size() const noexcept { return size_; }
+  /// The number of nulls among them.
   std::int64_t null_count() const noexcept { return null_count_; }
+  /// The field of the column in the schema, valid as long as the builder.
   const Field& field() const noexcept { return field_; }
   /// Makes room for elements beyond those that are there. Throws ResourceError, ArenaFrozenError (an arena that was
   /// published), and so do all calls that append.
   virtual void reserve(std::int64_t elements) = 0;
+  /// Appends a null.
   virtual void append_null() = 0;
   /// Adds the column to `*to`, and is empty afterwards: for BatchBuilder and for builders of lists.
   virtual void finish(BuiltColumn* to) = 0;
 
  protected:
+  /// Makes an empty column. `arena`: null for the heap.
   AnyColumnBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  /// The arena that the column is built in; null for the heap.
   const std::shared_ptr<device::Arena>& arena() const noexcept { return arena_; }
   /// Counts an element whose value was appended.
   void count_valid() {
     if (null_count_ != 0) validity_.push(true);
     ++size_;
   }
+  /// Counts elements whose values were appended, none of which is null.
   void count_valid(std::int64_t elements);
   /// Counts a null, whose value was appended.
   void count_null();
@@ -93,23 +99,32 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
 };
 
 /// Builds a column of elements of fixed width.
+///
+/// Every builder, also of the other kinds of elements below, has append() for a value, for an optional value and for
+/// std::nullopt, which is a null. BatchBuilder makes builders; a program that makes one by itself must give it a field of
+/// the type that T is built as (field_of()).
 template <ColumnElement T>
 class ColumnBuilder final : public AnyColumnBuilder {
   using Stored = decltype(stored_element(std::declval<const T&>()));
 
  public:
+  /// Makes an empty column. `arena`: null for the heap.
   ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
       : AnyColumnBuilder(std::move(field), std::move(arena)), values_(this->arena()) {}
 
+  /// Appends a value.
   void append(const T& value) {
     values_.push(stored_element(value));
     count_valid();
   }
+  /// Appends a value, or a null if there is none: of a std::optional, or of an Element of another column.
   template <OptionalOf<T> O>
   void append(const O& value) {
     value.has_value() ? append(*value) : append_null();
   }
+  /// Appends a null.
   void append(std::nullopt_t) { append_null(); }
+  /// Appends all of them, by one copy.
   void append(std::span<const T> values) requires PlainElement<T> {
     values_.append(values.data(), static_cast<std::int64_t>(values.size_bytes()));
     count_valid(static_cast<std::int64_t>(values.size()));
@@ -127,6 +142,7 @@ class ColumnBuilder final : public AnyColumnBuilder {
     }
     count_valid(count);
   }
+  /// Appends a null, whose value in memory is 0.
   void append_null() override {
     values_.push(Stored{});
     count_null();
@@ -143,6 +159,7 @@ class ColumnBuilder final : public AnyColumnBuilder {
   GrowingBuffer values_;
 };
 
+/// Builds a column of bool, whose values are bits.
 template <>
 class CROSSDOCK_EXPORT ColumnBuilder<bool> final : public AnyColumnBuilder {
  public:
@@ -158,6 +175,7 @@ class CROSSDOCK_EXPORT ColumnBuilder<bool> final : public AnyColumnBuilder {
   requires std::same_as < std::remove_cvref_t<decltype(*std::declval<const O&>())>,
   bool > void append(const O& value) { value.has_value() ? append(bool{*value}) : append_null(); }
   void append(std::nullopt_t) { append_null(); }
+  /// Appends a null, whose bit is 0.
   void append_null() override;
   void reserve(std::int64_t elements) override { bits_.reserve(bits_.size() + elements); }
   void finish(BuiltColumn* to) override;
@@ -169,7 +187,9 @@ class CROSSDOCK_EXPORT ColumnBuilder<bool> final : public AnyColumnBuilder {
 /// Builds a column of texts or of binaries, of at most 2 GiB together.
 class CROSSDOCK_EXPORT BytesBuilder : public AnyColumnBuilder {
  public:
+  /// Makes an empty column. `arena`: null for the heap.
   BytesBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  /// Appends a null, which takes no bytes.
   void append_null() override;
   void reserve(std::int64_t elements) override;
   /// Makes room for more bytes of all elements together.
@@ -185,7 +205,7 @@ class CROSSDOCK_EXPORT BytesBuilder : public AnyColumnBuilder {
   GrowingBuffer bytes_;
 };
 
-/// The texts must be UTF-8: check_full() checks it.
+/// Builds a column of texts, of at most 2 GiB together. They must be UTF-8: append() doesn't check it, check_full() does.
 template <>
 class CROSSDOCK_EXPORT ColumnBuilder<std::string_view> final : public BytesBuilder {
  public:
@@ -199,6 +219,7 @@ class CROSSDOCK_EXPORT ColumnBuilder<std::string_view> final : public BytesBuild
   void append(std::nullptr_t) = delete;  // append_null()
 };
 
+/// Builds a column of binaries, of at most 2 GiB together.
 template <>
 class CROSSDOCK_EXPORT ColumnBuilder<std::span<const std::byte>> final : public BytesBuilder {
  public:
@@ -214,14 +235,19 @@ class CROSSDOCK_EXPORT ColumnBuilder<std::span<const std::byte>> final : public 
 /// The offsets of a column of lists.
 class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
  public:
+  /// Makes an empty column. `arena`: null for the heap.
   ListBuilder(Field field, std::shared_ptr<device::Arena> arena);
+  /// Appends a null. Elements that were appended since the last list become its own, where nobody sees them. Throws as
+  /// append_list().
   void append_null() override;
   void reserve(std::int64_t elements) override;
   /// Ends a list: its elements are those of elements() that were appended since the last one.
+  /// Throws ResourceError for more than 2^31 - 1 elements of all lists.
   void append_list();
   void finish(BuiltColumn* to) override;
 
  protected:
+  /// Returns the builder of the elements of all lists.
   virtual AnyColumnBuilder& content() noexcept = 0;
 
  private:
@@ -233,6 +259,7 @@ class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
 template <ColumnElement T>
 class ColumnBuilder<ListOf<T>> final : public ListBuilder {
  public:
+  /// Makes an empty column; `field` has one child, the elements' field. `arena`: null for the heap.
   ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
       : ListBuilder(std::move(field), std::move(arena)), elements_(this->field().children.front(), this->arena()) {}
   /// Appends a list: any range of what append() of ColumnBuilder<T> takes.
@@ -244,6 +271,7 @@ class ColumnBuilder<ListOf<T>> final : public ListBuilder {
     for (const auto& element : list) elements_.append(element);
     append_list();
   }
+  /// Returns the builder of the elements of all lists, for append_list(); it is part of this one.
   ColumnBuilder<T>& elements() noexcept { return elements_; }
 
  private:
@@ -264,11 +292,13 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   };
 
  public:
+  /// Makes an empty column; `field` has the field of the values. `arena`: null for the heap.
   ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
       : AnyColumnBuilder(std::move(field), std::move(arena)),
         indices_(this->arena()),
         values_(*this->field().dictionary, this->arena()) {}
-  /// Throws ResourceError for more than 2^31 - 1 different values.
+  /// Appends a value, which is stored if it is new since the last finish(). Throws ResourceError for more than 2^31 - 1
+  /// different values.
   void append(const T& value) {
     auto known = known_.find(value);
     if (known == known_.end()) {
@@ -285,6 +315,7 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
     value.has_value() ? append(T(*value)) : append_null();
   }
   void append(std::nullopt_t) { append_null(); }
+  /// Appends a null, which stores no value.
   void append_null() override {
     indices_.push(std::int32_t{0});
     count_null();
@@ -318,6 +349,8 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
 /// Use it on one thread at a time.
 class CROSSDOCK_EXPORT BatchBuilder {
  public:
+  /// Makes a builder without columns. `arena`: null for the heap. An arena that is published ends what can be built in
+  /// it: ArenaFrozenError from then on.
   explicit BatchBuilder(std::shared_ptr<device::Arena> arena = nullptr);
   ~BatchBuilder();
   BatchBuilder(const BatchBuilder&) = delete;

@@ -22,28 +22,42 @@ namespace crossdock::array {
 template <class V>
 class Element {
  public:
-  using value_type = V;
+  using value_type = V;  ///< The type of an element that isn't null.
+  /// Makes a null.
   constexpr Element() noexcept = default;
-  // Implicit, as that of std::optional. NOLINTNEXTLINE(google-explicit-constructor)
+  /// Makes an element with a value. Implicit, as that of std::optional.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr Element(V value) : value_(std::move(value)) {}
 
+  /// Returns false for a null.
   constexpr bool has_value() const noexcept { return value_.has_value(); }
+  /// Returns false for a null, also for a value that is false or 0.
   constexpr explicit operator bool() const noexcept { return value_.has_value(); }
+  /// Returns the value. Undefined for a null.
   constexpr const V& operator*() const& noexcept { return *value_; }
+  /// Returns the value itself, of a temporary. Undefined for a null.
   constexpr V operator*() && noexcept { return *std::move(value_); }
+  /// Accesses a member of the value. Undefined for a null.
   constexpr const V* operator->() const noexcept { return &*value_; }
+  /// Returns the value. Throws std::bad_optional_access, which is no crossdock::Error, for a null.
   constexpr const V& value() const& { return value_.value(); }
+  /// Returns the value itself, of a temporary. Throws as above.
   constexpr V value() && { return std::move(value_).value(); }
+  /// Returns the value, or `otherwise` for a null.
   constexpr V value_or(V otherwise) const { return value_ ? *value_ : otherwise; }
+  /// Converts to an optional value, which is std::nullopt for a null.
   // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr operator std::optional<V>() const { return value_; }
 
+  /// Compares as std::optional does: two nulls are equal.
   friend constexpr bool operator==(const Element& a, const Element& b) requires std::equality_comparable<V> {
     return a.value_ == b.value_;
   }
+  /// Returns true for an element of this value; a null equals no value.
   friend constexpr bool operator==(const Element& a, const V& b) requires std::equality_comparable<V> {
     return a.value_ == b;
   }
+  /// Returns true for a null.
   friend constexpr bool operator==(const Element& a, std::nullopt_t) noexcept { return !a.value_; }
 
  private:
@@ -61,14 +75,21 @@ CROSSDOCK_EXPORT void check_elements(const ColumnView& column, std::size_t align
 template <ColumnElement T>
 class Column;
 
-/// Reads the elements of a column as T. `skip(n)` makes element n the first one; `at()` is given that of the view.
+/// Reads the elements of a column as T: the part of Column<T> that depends on T. It checks no index.
+///
+/// Every reader has `Value`, `skip()` and `at()`. That of a list has the `elements()` of all lists, and that of a
+/// dictionary-encoded column the `dictionary()` and an `element()`, since a value of it may be null, too.
 template <class T>
 class ElementReader {
  public:
-  using Value = T;
+  using Value = T;  ///< What an element that isn't null is read as.
+  /// Makes a reader of a column whose type and buffers were checked.
   explicit ElementReader(const ColumnView& view) noexcept : values_(reinterpret_cast<const T*>(view.first_element())) {}
+  /// Makes the element at `count` the first one, for a slice.
   void skip(std::int64_t count) noexcept { values_ += count; }
+  /// Returns what the memory holds for an element, null or not. `view` is the column, after the same slices.
   T at(const ColumnView& /*view*/, std::int64_t index) const noexcept { return values_[index]; }
+  /// The first element's place. Null if there are no elements.
   const T* values() const noexcept { return values_; }
 
  private:
@@ -96,18 +117,22 @@ class ElementReader<bool> {
 template <class T>
 class ConvertingReader {
  public:
-  using Value = T;
+  using Value = T;  ///< What an element that isn't null is read as.
+  /// Makes a reader of a column whose type and buffers were checked.
   explicit ConvertingReader(const ColumnView& view) noexcept
       : width_(view.width()), values_(view.first_element()), id_(view.id()) {}
+  /// Makes the element at `count` the first one, for a slice.
   void skip(std::int64_t count) noexcept { values_ += count * width_; }
 
  protected:
+  /// Returns an element as a number of type S, whose size must be the column's width. It may lie at any address.
   template <class S>
   S stored(std::int64_t index) const noexcept {
     S number;
     std::memcpy(&number, values_ + index * width_, sizeof number);
     return number;
   }
+  /// The type of the column, where several are read as T.
   TypeId id() const noexcept { return id_; }
 
  private:
@@ -220,11 +245,13 @@ class ElementReader<Dictionary<T>> {
 template <ColumnElement T>
 class Column {
  public:
-  using Value = typename ElementReader<T>::Value;
-  using value_type = Element<Value>;
+  using Value = typename ElementReader<T>::Value;  ///< T; a Column of lists; a dictionary's values.
+  using value_type = Element<Value>;               ///< What the range has: values and nulls.
+  /// True for T = Dictionary<...>: there are dictionary() and index().
   static constexpr bool kIsDictionary = requires(const ElementReader<T>& reader, const ColumnView& view) {
     reader.dictionary(view);
   };
+  /// True for T = ListOf<...>: there is elements().
   static constexpr bool kIsList = requires(const ElementReader<T>& reader) { reader.elements(); };
 
   /// Throws InvalidArgumentError (the column is of another type: the message says which type reads it),
@@ -238,22 +265,29 @@ class Column {
 
   /// The number of elements.
   std::int64_t size() const noexcept { return view_.length(); }
+  /// Returns true if there are no elements.
   bool empty() const noexcept { return view_.length() == 0; }
+  /// The field of the column, valid as long as the batch's schema.
   const Field& field() const noexcept { return view_.field(); }
   /// The column without its type, for what isn't here.
   const ColumnView& view() const noexcept { return view_; }
+  /// Returns the number of nulls. Counts them in the bitmap if the batch doesn't say, or for a slice. Nulls of a
+  /// dictionary's values aren't among them.
   std::int64_t null_count() const { return view_.null_count(); }
 
-  /// The accessors throw InvalidArgumentError for an index that isn't below size().
+  /// Returns false for an element that is null by the column's own validity. As all accessors, throws
+  /// InvalidArgumentError for an index that isn't below size().
   bool is_valid(std::int64_t index) const {
     view_.check_index(index);
     return valid(index);
   }
+  /// Returns an element. It is a null, too, where the value in the dictionary is one. Throws as is_valid(), and
+  /// InvalidDataError as the class says.
   Element<Value> operator[](std::int64_t index) const {
     view_.check_index(index);
     return element(index);
   }
-  /// What the memory holds, whether the element is null or not.
+  /// Returns what the memory holds, whether the element is null or not. Throws as operator[].
   Value value(std::int64_t index) const {
     view_.check_index(index);
     return reader_.at(view_, index);
@@ -283,7 +317,9 @@ class Column {
   }
 
   class Iterator;
+  /// An iterator at the first element. It refers to this object, not to a copy of it.
   Iterator begin() const noexcept { return {this, 0}; }
+  /// An iterator behind the last element.
   Iterator end() const noexcept { return {this, size()}; }
 
  private:
@@ -307,7 +343,8 @@ class Column {
   ElementReader<T> reader_;
 };
 
-/// Valid as long as the column. An element that is dereferenced is read then.
+/// A random-access iterator of a column, valid as long as the Column that made it. An element is read each time it is
+/// dereferenced. Nothing checks that an iterator stays between begin() and end().
 template <ColumnElement T>
 class Column<T>::Iterator {
  public:
@@ -318,9 +355,12 @@ class Column<T>::Iterator {
   using difference_type = std::ptrdiff_t;
 
   Iterator() noexcept = default;
+  /// Makes an iterator at an element. `column` must live as long as it.
   Iterator(const Column* column, std::int64_t index) noexcept : column_(column), index_(index) {}
 
+  /// Reads the element. Throws InvalidDataError as Column::operator[].
   value_type operator*() const { return column_->element(index_); }
+  /// Reads the element `n` further on. Throws likewise.
   value_type operator[](difference_type n) const { return column_->element(index_ + n); }
   Iterator& operator++() noexcept { return *this += 1; }
   Iterator operator++(int) noexcept { return std::exchange(*this, *this + 1); }
@@ -343,9 +383,10 @@ class Column<T>::Iterator {
   std::int64_t index_ = 0;
 };
 
-/// True if T reads columns of this field, with what is nested in it.
+/// Says whether T reads columns of a field, with what is nested in it.
 template <ColumnElement T>
 struct ReadsField {
+  /// Returns true if it does.
   static bool test(const Field& field) { return field.dictionary == nullptr && ColumnType<T>::matches(field.type); }
 };
 template <class T>

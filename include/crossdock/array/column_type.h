@@ -33,7 +33,7 @@ struct Dictionary {};
 /// A time of day: the time since midnight.
 template <class D>
 struct TimeOfDay {
-  D since_midnight{};
+  D since_midnight{};  ///< 0 to a day; a column may hold others, which check_full() finds.
   auto operator<=>(const TimeOfDay&) const = default;
 };
 
@@ -70,6 +70,13 @@ constexpr TimeUnit unit_of() noexcept {
 /// | Int128 | decimal32, decimal64, decimal128 | decimal128 |
 /// | ListOf<T> | lists of all kinds, of elements that are read as T | list |
 /// | Dictionary<T> | dictionary-encoded columns, of values that are read as T | with int32 indices |
+///
+/// Each definition has these members:
+/// - `type()`: the Arrow type that T is built as.
+/// - `matches()`: whether columns of a type are read as T. It doesn't look at the fields that are nested in the type.
+/// - `kPlain`: whether elements lie in memory as T, one after the other.
+/// - `Stored`: if T is of fixed width and isn't plain, the type of an element in the memory of a built column.
+/// - `store()`: converts a T to that type. A value that doesn't fit is cut off.
 template <class T>
 struct ColumnType;
 
@@ -90,8 +97,10 @@ CROSSDOCK_EXPORT std::string cpp_type_name(const Field& field);
 /// What is the same for most types: one Arrow type, and elements as they lie in memory.
 template <TypeId Id>
 struct PlainColumnType {
-  static constexpr bool kPlain = true;
+  static constexpr bool kPlain = true;  ///< As all members, see ColumnType.
+  /// Returns the one Arrow type.
   static Type type() { return {.id = Id}; }
+  /// Returns true for the one Arrow type.
   static bool matches(const Type& type) noexcept { return type.id == Id; }
 };
 
@@ -155,6 +164,7 @@ struct ColumnType<std::chrono::sys_days> {
 template <ArrowDuration D>
 struct ColumnType<TimeOfDay<D>> {
   static constexpr bool kPlain = false;
+  /// True for seconds and milliseconds, which are time32; the others are time64.
   static constexpr bool kShort = unit_of<D>() == TimeUnit::kSecond || unit_of<D>() == TimeUnit::kMilli;
   using Stored = std::conditional_t<kShort, std::int32_t, std::int64_t>;
   static Type type() { return {.id = kShort ? TypeId::kTime32 : TypeId::kTime64, .unit = unit_of<D>()}; }
@@ -227,6 +237,7 @@ Field field_of(std::string name);
 /// What the fields of nested types have beside their name and type.
 template <class T>
 struct FieldParts {
+  /// Adds the child of a list, or the values of a dictionary; nothing for other types.
   static void add(Field* /*field*/) {}
 };
 template <class T>

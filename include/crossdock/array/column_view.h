@@ -14,8 +14,8 @@ namespace crossdock::array {
 
 /// Some consecutive elements of a child: the content of one list.
 struct ElementRange {
-  std::int64_t start = 0;
-  std::int64_t length = 0;
+  std::int64_t start = 0;   ///< Index of the first one in the child.
+  std::int64_t length = 0;  ///< Number of elements; 0 for an empty list.
 };
 
 /// The place of one element in a child: of a union, or of a run.
@@ -40,15 +40,19 @@ class CROSSDOCK_EXPORT ColumnView {
   /// batch isn't host_readable(): then copy it to the host, or wait for it.
   ColumnView(const RecordBatch& batch, std::size_t column);
 
+  /// The field of the column, valid as long as the batch's schema.
   const Field& field() const noexcept { return *layout_->field; }
+  /// The type of the column; of a dictionary-encoded one, of its indices.
   TypeId id() const noexcept { return layout_->id; }
   /// True if the elements are indices of values().
   bool is_dictionary() const noexcept { return layout_->dictionary_slot >= 0; }
+  /// The number of elements.
   std::int64_t length() const noexcept { return length_; }
-  /// The buffers of the column's own node, of a view type also its variadic ones, and the place in them of element 0.
+  /// The buffers of the column's own node, of a view type also its variadic ones. Element 0 is at offset() in them.
   std::span<const BufferView> buffers() const noexcept {
     return std::span(batch_->buffers).subspan(first_buffer_, layout_->type.n_buffers + n_variadic_);
   }
+  /// The place of element 0 in the buffers, counted in elements: above 0 for a slice.
   std::int64_t offset() const noexcept { return offset_; }
   /// Whether the type has a validity bitmap, which is the first buffer then, and may be absent.
   bool has_validity() const noexcept { return layout_->type.has_validity(); }
@@ -85,11 +89,12 @@ class CROSSDOCK_EXPORT ColumnView {
     std::memcpy(&result, fixed(index, sizeof(T)), sizeof(T));
     return result;
   }
-  /// Of kBool.
+  /// Returns an element of a column of kBool.
   bool boolean(std::int64_t index) const;
   /// The bytes of a text or binary element of any kind, of a decimal, or of another type of fixed width.
   std::string_view bytes(std::int64_t index) const;
 
+  /// The number of children: of a map one, its entries; of a dictionary-encoded column none.
   std::size_t n_children() const noexcept { return static_cast<std::size_t>(layout_->n_children); }
   /// Returns a child. That of a struct or a sparse union has the parent's elements; other children have their own, in
   /// which elements() and place() count.
@@ -102,6 +107,8 @@ class CROSSDOCK_EXPORT ColumnView {
   const RecordBatch& dictionary() const;
   /// The same as a view, in which index_of_value() counts.
   ColumnView values() const { return ColumnView(dictionary(), 0); }
+  /// Returns the index in values() of an element of a dictionary-encoded column. Throws InvalidDataError for an index
+  /// that values() don't have.
   std::int64_t index_of_value(std::int64_t index) const { return index_of_value(index, values()); }
   /// The same for a caller that keeps values().
   std::int64_t index_of_value(std::int64_t index, const ColumnView& values) const;

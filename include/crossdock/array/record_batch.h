@@ -16,10 +16,10 @@
 
 namespace crossdock::array {
 
-/// One array node's header, as in the C data interface. null_count -1: unknown.
+/// One array node's header, as in the C data interface.
 struct Node {
-  std::int64_t length = 0;
-  std::int64_t null_count = 0;
+  std::int64_t length = 0;      ///< Elements, from `offset` on.
+  std::int64_t null_count = 0;  ///< Of these elements; -1: unknown. 0 for unions and run-end encoded nodes.
   std::int64_t offset = 0;  ///< Elements to skip; always 0 in data that came by IPC.
 };
 
@@ -28,11 +28,12 @@ struct Node {
 /// carried and exported unchanged. resolve_sizes() of the exchange layer (batch.h) reads the size.
 inline constexpr std::int64_t kUnknownSize = -1;
 
-/// A view of one buffer. `data` is a device pointer if the batch is on a device. An absent buffer is {nullptr, 0}.
+/// A view of one buffer. An absent buffer is {nullptr, 0}.
 struct BufferView {
-  const void* data = nullptr;
+  const void* data = nullptr;  ///< An address on the batch's device: the host may read it only if it is host_readable().
   std::int64_t size = 0;  ///< Bytes that may be read, or kUnknownSize.
 
+  /// Returns false for a size that only the device's memory has.
   bool size_known() const noexcept { return size != kUnknownSize; }
 };
 
@@ -40,8 +41,8 @@ struct BufferView {
 /// memory of one device with one owner, and have the same pending work. The memory is read-only, as Arrow memory is
 /// once exported. A plain movable value; not to be shared between threads while it is changed.
 struct RecordBatch : device::Memory {
-  std::shared_ptr<const Schema> schema;
-  std::int64_t num_rows = 0;
+  std::shared_ptr<const Schema> schema;  ///< Never null in a batch that a function of this library returns.
+  std::int64_t num_rows = 0;             ///< Also of a batch without columns.
   std::vector<Node> nodes;  ///< schema->nodes().size()
   /// schema->n_buffers() buffers, and the variadic buffers of each view directly after its own two.
   std::vector<BufferView> buffers;
@@ -68,12 +69,14 @@ struct RecordBatch : device::Memory {
   /// True if this process may read the buffers now: host memory of any kind, and nothing pending.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
 
-  /// Returns a top-level column, by its name or its index, as a Column<T>: batch.column<double>("celsius"). Defined in
+  /// Returns a top-level column by its name, as a Column<T>: batch.column<double>("celsius"). Defined in
   /// column.h, which says what T may be, and what the constructor of Column<T> throws. Throws NotFoundError, which
-  /// lists the columns; InvalidArgumentError (an index that no column has; a name that several have; a batch that isn't
+  /// lists the columns; InvalidArgumentError (a name that several columns have; a batch that isn't
   /// host_readable(): the message says what to call).
   template <class T>
   auto column(std::string_view name) const&;
+  /// Returns a top-level column by its index, from 0. Throws InvalidArgumentError for an index that no column has, and
+  /// otherwise as above.
   template <class T>
   auto column(std::size_t index) const&;
   // A column is a view: its batch must live.
@@ -87,6 +90,7 @@ struct RecordBatch : device::Memory {
 /// copy remembers a position.
 class BufferCursor {
  public:
+  /// Starts before the first node. `variadic_counts` are those of the batch, and must outlive the cursor.
   explicit BufferCursor(std::span<const std::int64_t> variadic_counts) noexcept : counts_(variadic_counts.data()) {}
 
   /// Moves on to `node`, the next in preorder.
@@ -116,7 +120,10 @@ enum class Validation : std::uint8_t {
 
 /// Whether check_full also checks a batch's dictionaries. The batches of a stream share their dictionaries: a caller
 /// that checked them on arrival need not check them again for each batch.
-enum class Dictionaries : std::uint8_t { kCheck, kTrust };
+enum class Dictionaries : std::uint8_t {
+  kCheck,  ///< Checks the values of dictionaries, too.
+  kTrust,  ///< Checks only that indices are within their dictionaries.
+};
 
 /// Checks the structure of a batch:
 /// - counts, lengths and null counts;

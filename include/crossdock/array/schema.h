@@ -13,62 +13,67 @@
 
 namespace crossdock::array {
 
-/// All logical types of the Arrow columnar format.
+/// All logical types of the Arrow columnar format. Numbers are little-endian.
 enum class TypeId : std::uint8_t {
-  kNull,
-  kBool,
-  kInt8,
-  kInt16,
-  kInt32,
-  kInt64,
-  kUInt8,
-  kUInt16,
-  kUInt32,
-  kUInt64,
-  kFloat16,
-  kFloat32,
-  kFloat64,
-  kDecimal32,
-  kDecimal64,
-  kDecimal128,
-  kDecimal256,
-  kDate32,
-  kDate64,
-  kTime32,
-  kTime64,
-  kTimestamp,
-  kDuration,
-  kUtf8,
-  kLargeUtf8,
-  kBinary,
-  kLargeBinary,
-  kFixedSizeBinary,
-  kList,
-  kLargeList,
-  kFixedSizeList,
-  kStruct,
-  kMap,
-  kIntervalMonths,
-  kIntervalDayTime,
-  kIntervalMonthDayNano,
-  kSparseUnion,
-  kDenseUnion,
-  kRunEndEncoded,
-  kUtf8View,
-  kBinaryView,
-  kListView,
-  kLargeListView,
+  kNull,                  ///< Nulls alone: no buffers.
+  kBool,                  ///< Bits, least significant first.
+  kInt8,                  ///< 1 byte, signed.
+  kInt16,                 ///< 2 bytes, signed.
+  kInt32,                 ///< 4 bytes, signed.
+  kInt64,                 ///< 8 bytes, signed.
+  kUInt8,                 ///< 1 byte.
+  kUInt16,                ///< 2 bytes.
+  kUInt32,                ///< 4 bytes.
+  kUInt64,                ///< 8 bytes.
+  kFloat16,               ///< IEEE 754, 2 bytes.
+  kFloat32,               ///< IEEE 754, 4 bytes.
+  kFloat64,               ///< IEEE 754, 8 bytes.
+  kDecimal32,             ///< 4 bytes: digits with Type::precision and Type::scale.
+  kDecimal64,             ///< 8 bytes, likewise.
+  kDecimal128,            ///< 16 bytes, likewise.
+  kDecimal256,            ///< 32 bytes, likewise.
+  kDate32,                ///< 4 bytes: days since 1970-01-01.
+  kDate64,                ///< 8 bytes: ms since 1970-01-01, a whole number of days.
+  kTime32,                ///< 4 bytes: seconds or ms since midnight (Type::unit).
+  kTime64,                ///< 8 bytes: us or ns since midnight (Type::unit).
+  kTimestamp,             ///< 8 bytes: time since 1970-01-01 in Type::unit; in UTC if there is a Type::timezone.
+  kDuration,              ///< 8 bytes in Type::unit.
+  kUtf8,                  ///< Text with offsets of 4 bytes: at most 2 GiB in one node.
+  kLargeUtf8,             ///< Text with offsets of 8 bytes.
+  kBinary,                ///< Bytes with offsets of 4 bytes: at most 2 GiB in one node.
+  kLargeBinary,           ///< Bytes with offsets of 8 bytes.
+  kFixedSizeBinary,       ///< Type::fixed_size bytes.
+  kList,                  ///< Lists with offsets of 4 bytes into the one child.
+  kLargeList,             ///< Lists with offsets of 8 bytes.
+  kFixedSizeList,         ///< Type::fixed_size elements of the one child each.
+  kStruct,                ///< An element of each child, which are as long as the parent.
+  kMap,                   ///< Lists of entries: one child, a struct of keys and values.
+  kIntervalMonths,        ///< 4 bytes: months.
+  kIntervalDayTime,       ///< 8 bytes: days and ms, 4 bytes each.
+  kIntervalMonthDayNano,  ///< 16 bytes: months and days, 4 bytes each, and ns.
+  kSparseUnion,           ///< A type id per element; children are as long as the parent.
+  kDenseUnion,            ///< A type id and an offset into its child per element.
+  kRunEndEncoded,         ///< Two children: run ends and values.
+  kUtf8View,              ///< Text as views of 16 bytes, with any number of buffers.
+  kBinaryView,            ///< Bytes as views of 16 bytes, likewise.
+  kListView,              ///< Lists with an offset and a size of 4 bytes each, in any order.
+  kLargeListView,         ///< Lists with an offset and a size of 8 bytes each.
 };
 
 /// One past the last TypeId.
 inline constexpr int kTypeCount = static_cast<int>(TypeId::kLargeListView) + 1;
 
 /// The unit of times, timestamps and durations.
-enum class TimeUnit : std::uint8_t { kSecond, kMilli, kMicro, kNano };
+enum class TimeUnit : std::uint8_t {
+  kSecond,  ///< 1 s.
+  kMilli,   ///< 1 ms.
+  kMicro,   ///< 1 us.
+  kNano,    ///< 1 ns.
+};
 
 /// A type without its children: those are fields, see schema.h. A plain value.
 struct Type {
-  TypeId id = TypeId::kNull;
+  TypeId id = TypeId::kNull;          ///< Decides which of the others have a meaning; the rest stay at their defaults.
   TimeUnit unit = TimeUnit::kSecond;  ///< Time, Timestamp, Duration.
   std::int32_t precision = 0;         ///< Decimal.
   std::int32_t scale = 0;             ///< Decimal.
@@ -100,8 +105,8 @@ enum class BufferKind : std::uint8_t {
 
 /// Layout of a type: the buffers and the number of children of its arrays.
 struct TypeLayout {
-  std::uint8_t n_buffers = 0;
-  BufferKind buffers[3] = {};
+  std::uint8_t n_buffers = 0;    ///< 0 to 3, without the variadic ones.
+  BufferKind buffers[3] = {};    ///< The first `n_buffers` have a meaning.
   std::int32_t width = 0;       ///< Bytes per element of the kFixed buffer.
   std::int32_t n_children = 0;  ///< -1: any number (struct, unions).
   /// Views: any number of byte buffers follow these, as many as RecordBatch::variadic_counts says.
@@ -167,15 +172,15 @@ inline constexpr int kMaxBuffers = 1 << 20;
 
 /// A named column: its type, and what belongs to it. A plain value.
 struct Field {
-  std::string name;
+  std::string name;  ///< May be empty, and several fields may have it.
   Type type;  ///< For a dictionary-encoded field: the type of its indices, as in the C data interface.
-  bool nullable = true;
-  Metadata metadata;
-  std::vector<Field> children;
+  bool nullable = true;         ///< Whether elements may be null; if not, nothing checks that none is.
+  Metadata metadata;            ///< Of the field; that of an extension type is here, too.
+  std::vector<Field> children;  ///< As many as the type asks for; none for a dictionary-encoded field.
 
   /// For a dictionary-encoded field: the field of the values (name unused). Null otherwise.
   std::shared_ptr<const Field> dictionary;
-  bool dictionary_ordered = false;
+  bool dictionary_ordered = false;  ///< The order of the dictionary's values has a meaning.
   /// Names the dictionary in IPC. Fields that share an id share the values. -1: not assigned yet.
   std::int64_t dictionary_id = -1;
 
@@ -188,10 +193,10 @@ struct Field {
 
 /// One node of a schema in preorder, without dictionaries' values. Codecs walk these together with nodes and buffers.
 struct LayoutNode {
-  TypeLayout type;
-  TypeId id;
-  bool nullable;
-  std::int32_t n_children;
+  TypeLayout type;          ///< Of a dictionary-encoded node, that of its indices.
+  TypeId id;                ///< The type of `type`.
+  bool nullable;            ///< As Field::nullable.
+  std::int32_t n_children;  ///< Direct ones.
   std::int32_t n_nodes;     ///< Itself and all nodes below it: those directly after it in preorder.
   std::int32_t fixed_size;  ///< FixedSizeList: elements per list. Else 0.
   /// Index of its first buffer in the batch, not counting variadic buffers before it: exact only if
@@ -207,7 +212,7 @@ struct LayoutNode {
 /// One dictionary-encoded field of a schema, in preorder. Fields that share an id have one slot each, with the same id
 /// and the same `values` object. Dictionaries nested in the values are slots of `values`, not of this schema.
 struct DictionarySlot {
-  std::int64_t id;
+  std::int64_t id;  ///< As Field::dictionary_id, assigned.
   /// A schema of one field, so that a dictionary is a batch of one column.
   std::shared_ptr<const class Schema> values;
 };
@@ -222,7 +227,9 @@ class CROSSDOCK_EXPORT Schema {
   Schema(const Schema&) = delete;
   Schema& operator=(const Schema&) = delete;
 
+  /// The top-level fields, with the ids of their dictionaries. Valid as long as the schema.
   const std::vector<Field>& fields() const noexcept { return fields_; }
+  /// The metadata of the schema itself.
   const Metadata& metadata() const noexcept { return metadata_; }
   /// Returns the index of the top-level field of this name. Throws NotFoundError, which lists the names that exist;
   /// InvalidArgumentError if several fields have it.
@@ -234,12 +241,15 @@ class CROSSDOCK_EXPORT Schema {
   std::int32_t n_buffers() const noexcept { return n_buffers_; }
   /// Number of nodes of a view type. Each has a number of variadic buffers that differs between batches.
   std::int32_t n_variadic() const noexcept { return n_variadic_; }
+  /// True if batches have variadic buffers.
   bool has_views() const noexcept { return n_variadic_ > 0; }
+  /// The dictionary-encoded fields, in preorder, as RecordBatch::dictionaries.
   const std::vector<DictionarySlot>& dictionaries() const noexcept { return dictionaries_; }
   /// Returns the values' schema of the dictionary with this id, also of a dictionary within another one; null if no
   /// field names it.
   std::shared_ptr<const Schema> find_dictionary(std::int64_t id) const;
 
+  /// Compares fields, as Field does, and metadata, in their order.
   bool operator==(const Schema& other) const { return fields_ == other.fields_ && metadata_ == other.metadata_; }
   /// Returns a readable text, one line per field.
   std::string to_string() const;

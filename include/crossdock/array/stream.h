@@ -23,6 +23,7 @@ class BatchIterator;
 class CROSSDOCK_EXPORT BatchStream {
  public:
   virtual ~BatchStream() = default;
+  /// The schema of all batches, known before the first. Valid as long as the stream.
   virtual const std::shared_ptr<const Schema>& schema() const = 0;
   /// The device type of all batches.
   virtual device::DeviceType device_type() const { return device::DeviceType::kCpu; }
@@ -31,23 +32,31 @@ class CROSSDOCK_EXPORT BatchStream {
   /// permanent: every later call throws it again, so that a broken stream never looks like a complete one.
   virtual std::optional<RecordBatch> next() = 0;
 
+  /// Reads the next batch, and returns an iterator at it. A second loop goes on where the first one stopped. Throws as
+  /// next().
   BatchIterator begin();
+  /// The end of a loop, for any stream.
   static std::default_sentinel_t end() noexcept { return {}; }
 };
 
-/// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only.
+/// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only: after a move,
+/// only the target may be used. The stream must outlive it.
 class BatchIterator {
  public:
   using iterator_concept = std::input_iterator_tag;
   using value_type = RecordBatch;
   using difference_type = std::ptrdiff_t;
 
+  /// Reads the next batch of `stream`. Throws as BatchStream::next().
   explicit BatchIterator(BatchStream& stream) : stream_(&stream), batch_(stream.next()) {}
   BatchIterator(BatchIterator&&) noexcept = default;
   BatchIterator& operator=(BatchIterator&&) noexcept = default;
 
+  /// The batch, which the caller may move from. Undefined at the end.
   RecordBatch& operator*() const noexcept { return *batch_; }
+  /// The same, for a member of it.
   RecordBatch* operator->() const noexcept { return &*batch_; }
+  /// Drops the batch, then reads the next one. Throws as BatchStream::next(), and is at the end then.
   BatchIterator& operator++() {
     batch_.reset();  // its memory may be needed for the next one
     batch_ = stream_->next();
@@ -68,6 +77,7 @@ template <std::derived_from<BatchStream> Stream>
 BatchIterator begin(const std::unique_ptr<Stream>& stream) {
   return BatchIterator(*stream);
 }
+/// The end of a loop over such a stream.
 template <std::derived_from<BatchStream> Stream>
 std::default_sentinel_t end(const std::unique_ptr<Stream>& /*stream*/) noexcept {
   return {};

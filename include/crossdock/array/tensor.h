@@ -17,29 +17,29 @@ namespace crossdock::array {
 
 /// DLPack's type codes for the elements of a tensor. The number kinds of Arrow and NumPy map to them.
 enum class TypeCode : std::uint8_t {
-  kInt = 0,
-  kUInt = 1,
-  kFloat = 2,
+  kInt = 0,     ///< Signed, two's complement.
+  kUInt = 1,    ///< Unsigned.
+  kFloat = 2,   ///< IEEE 754: 16, 32, 64 bits, or the machine's longer ones.
   kOpaque = 3,  ///< Bytes that DLPack has no code for: see ElementType::described.
-  kBfloat = 4,
-  kComplex = 5,
+  kBfloat = 4,   ///< The upper 16 bits of a float of 32 bits.
+  kComplex = 5,  ///< Two floats, the real part first; `bits` are those of both.
   kBool = 6,  ///< A byte per element, 0 or 1.
-  kFloat8E3m4 = 7,
-  kFloat8E4m3 = 8,
-  kFloat8E4m3b11fnuz = 9,
-  kFloat8E4m3fn = 10,
-  kFloat8E4m3fnuz = 11,
-  kFloat8E5m2 = 12,
-  kFloat8E5m2fnuz = 13,
-  kFloat8E8m0fnu = 14,
-  kFloat6E2m3fn = 15,
-  kFloat6E3m2fn = 16,
-  kFloat4E2m1fn = 17,
+  kFloat8E3m4 = 7,         ///< 8 bits: 3 of the exponent, 4 of the fraction; infinities and NaNs as in IEEE 754.
+  kFloat8E4m3 = 8,         ///< 4 and 3 bits, likewise.
+  kFloat8E4m3b11fnuz = 9,  ///< 4 and 3 bits, bias 11; no infinities, one zero, one NaN.
+  kFloat8E4m3fn = 10,      ///< 4 and 3 bits; no infinities.
+  kFloat8E4m3fnuz = 11,    ///< 4 and 3 bits; no infinities, one zero, one NaN.
+  kFloat8E5m2 = 12,        ///< 5 and 2 bits; infinities and NaNs as in IEEE 754.
+  kFloat8E5m2fnuz = 13,    ///< 5 and 2 bits; no infinities, one zero, one NaN.
+  kFloat8E8m0fnu = 14,     ///< 8 and 0 bits: powers of two without a sign, and one NaN.
+  kFloat6E2m3fn = 15,      ///< 6 bits: 2 and 3; neither infinities nor NaNs.
+  kFloat6E3m2fn = 16,      ///< 6 bits: 3 and 2; neither infinities nor NaNs.
+  kFloat4E2m1fn = 17,      ///< 4 bits: 2 and 1; neither infinities nor NaNs.
 };
 
 /// One field of a structured element type, as a `descr` of NumPy's array interface lists it. A plain value.
 struct DescrField {
-  std::string name{};
+  std::string name{};                 ///< Unique in its structure; empty for padding.
   std::string title{};                ///< Empty if it has none.
   std::string typestr{};              ///< Empty if `fields` gives the type.
   std::vector<DescrField> fields{};   ///< Fields of a nested structure.
@@ -58,7 +58,7 @@ struct DescribedType {
 
 /// The type of a tensor's elements. A plain value.
 struct ElementType {
-  TypeCode code = TypeCode::kFloat;
+  TypeCode code = TypeCode::kFloat;  ///< The kind of number.
   std::uint8_t bits = 64;   ///< Of one lane.
   std::uint16_t lanes = 1;  ///< 1 for everything but vectors.
   /// Big-endian, if the byte order matters for the type. Interfaces that can express it carry it; others refuse it.
@@ -75,6 +75,7 @@ struct ElementType {
       return described->itemsize;
     return (std::int64_t{bits} * lanes + 7) / 8;
   }
+  /// Compares all members, `described` by its content.
   CROSSDOCK_EXPORT bool operator==(const ElementType& other) const noexcept;
 };
 
@@ -103,11 +104,13 @@ CROSSDOCK_EXPORT ElementType parse_element_type(std::string_view name);
 inline constexpr std::int32_t kMaxTensorDimensions = 64;
 
 /// A tensor's shape, and its strides in bytes. Up to 8 dimensions are stored in the object itself, so that a hand-over
-/// of a tensor allocates nothing for them. A plain value: two arrays of equal length.
+/// of a tensor allocates nothing for them. A plain value: two arrays of equal length. One that was moved from has no
+/// dimensions.
 class Extents {
  public:
-  static constexpr std::int32_t kInline = 8;
+  static constexpr std::int32_t kInline = 8;  ///< Dimensions without an allocation.
 
+  /// Makes extents without dimensions: those of one element.
   Extents() noexcept = default;
   /// Makes extents of `ndim` dimensions, 0 to kMaxTensorDimensions, and doesn't set their values.
   explicit Extents(std::int32_t ndim) : ndim_(ndim) {
@@ -133,10 +136,15 @@ class Extents {
   }
   ~Extents() = default;
 
+  /// The number of dimensions.
   std::int32_t ndim() const noexcept { return ndim_; }
+  /// The elements of each dimension, for writing. Valid, as all spans here, until the object is assigned to or moved.
   std::span<std::int64_t> shape() noexcept { return {first(), size()}; }
+  /// The elements of each dimension.
   std::span<const std::int64_t> shape() const noexcept { return {first(), size()}; }
+  /// The bytes from one element of each dimension to the next, for writing; they may be negative or 0.
   std::span<std::int64_t> strides() noexcept { return {first() + size(), size()}; }
+  /// The bytes from one element of each dimension to the next.
   std::span<const std::int64_t> strides() const noexcept { return {first() + size(), size()}; }
 
  private:
@@ -153,15 +161,17 @@ class Extents {
 /// An n-dimensional array in the memory of a device: a view of that memory, and all properties that the interchange
 /// protocols carry. Copies are views of the same memory. A plain value: one thread at a time may change it.
 struct Tensor : device::Memory {
-  ElementType type;
-  Extents extents;
+  ElementType type;  ///< Of all elements.
+  Extents extents;   ///< Shape, and strides in bytes; without dimensions for one element.
   /// Address of the first element (index 0 of every dimension) on the device; null if there is no element. For memory
   /// with handles instead of addresses (see device::has_addresses()), the handle.
   void* data = nullptr;
   std::uint64_t byte_offset = 0;         ///< From a handle to the first element; 0 for memory with addresses.
   std::shared_ptr<const Tensor> mask{};  ///< Which elements are valid, of the same shape; null if all are.
 
+  /// The number of dimensions, 0 to kMaxTensorDimensions.
   std::int32_t ndim() const noexcept { return extents.ndim(); }
+  /// The elements of each dimension.
   std::span<const std::int64_t> shape() const noexcept { return extents.shape(); }
   std::span<const std::int64_t> strides() const noexcept { return extents.strides(); }  ///< Bytes; may be negative.
 
@@ -174,14 +184,14 @@ struct Tensor : device::Memory {
   /// True if the elements are in C order without gaps; dimensions of one element may have any stride. True if there is
   /// no element.
   CROSSDOCK_EXPORT bool c_contiguous() const noexcept;
+  /// The same in Fortran order: the first dimension is the innermost. Both are true for one dimension without gaps.
   CROSSDOCK_EXPORT bool f_contiguous() const noexcept;
 };
 
-/// Range of the bytes of a tensor's elements, relative to the first element: from `lowest` (at most 0) to `highest`,
-/// one past the last byte. Both are 0 if there is no element.
+/// Range of the bytes of a tensor's elements, relative to the first element. Both ends are 0 if there is no element.
 struct ByteRange {
-  std::int64_t lowest = 0;
-  std::int64_t highest = 0;
+  std::int64_t lowest = 0;   ///< First byte; below 0 where strides are negative.
+  std::int64_t highest = 0;  ///< One past the last byte.
 };
 /// Returns the range of the elements' bytes. Throws InvalidDataError, whose text begins with `where`, for a negative
 /// extent, and if sizes or strides overflow 63 bits.
@@ -198,9 +208,9 @@ CROSSDOCK_EXPORT void check_tensor(Tensor* tensor, const char* where);
 /// One dimension of a slice: `count` elements from `start`, `step` apart. The same numbers as from Python's
 /// slice.indices().
 struct Slice {
-  std::int64_t start = 0;
-  std::int64_t step = 1;
-  std::int64_t count = 0;
+  std::int64_t start = 0;  ///< Index of the first element; ignored if `count` is 0.
+  std::int64_t step = 1;   ///< Elements from one to the next; below 0 reverses them, 0 is an error.
+  std::int64_t count = 0;  ///< Elements; 0 leaves none.
   bool keep = true;  ///< False for an index: the dimension is dropped (`count` is 1).
 };
 /// Returns a view of a part: one Slice per leading dimension; other dimensions stay whole. The mask is sliced, too.

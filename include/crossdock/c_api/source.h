@@ -10,69 +10,71 @@
 extern "C" {
 #endif
 
-/* Data to be published under a name, once: crossdock_server_publish() consumes it. One thread at a time may use it.
+/** Data to be published under a name, once: crossdock_server_publish() consumes it. One thread at a time may use it.
  * Callbacks of the streams, arrays and tensors in it are called by the thread that publishes or releases it, and, for
  * live streams and factories, by the server's own threads: by one at a time, but not always the same. */
 typedef struct crossdock_source crossdock_source;
 
-/* Frees a source that wasn't published, with what it has taken over, and sets `*source` to NULL. Does nothing if
+/** Frees a source that wasn't published, with what it has taken over, and sets `*source` to NULL. Does nothing if
  * `source` or `*source` is NULL. */
 CROSSDOCK_API void crossdock_source_release(crossdock_source** source);
 
-/* A table: all batches of a stream. They are read when the source is published, and all consumers get the same memory.
+/** A table: all batches of a stream. They are read when the source is published, and all consumers get the same memory.
  * Each buffer is copied once, from a device's memory too. Takes `*stream` over, marks it released, and reads its schema
  * at once. Errors: INVALID_ARGUMENT (a stream that is released), INVALID_DATA, UNSUPPORTED_TYPE, and what the
  * producer's callback reports. */
 CROSSDOCK_API crossdock_status crossdock_source_table(struct ArrowArrayStream* stream, crossdock_source** source,
                                                       crossdock_error** error);
+/** The same for the device form of the stream, whose batches may be on any device that has a driver here. */
 CROSSDOCK_API crossdock_status crossdock_source_device_table(struct ArrowDeviceArrayStream* stream,
                                                              crossdock_source** source, crossdock_error** error);
 
-/* A table of batches that are there: `n` struct arrays of `schema` in host memory. Takes over the arrays, and marks
+/** A table of batches that are there: `n` struct arrays of `schema` in host memory. Takes over the arrays, and marks
  * them released; reads `schema`, which the caller keeps. The arrays are checked when the source is published. Errors:
  * INVALID_ARGUMENT (an array or the schema is released), INVALID_DATA, UNSUPPORTED_TYPE. */
 CROSSDOCK_API crossdock_status crossdock_source_batches(const struct ArrowSchema* schema, struct ArrowArray* batches,
                                                         size_t n, crossdock_source** source, crossdock_error** error);
 
-/* A live stream, which is read once: the first consumer gets it, batch by batch as batches arrive, and a second one
+/** A live stream, which is read once: the first consumer gets it, batch by batch as batches arrive, and a second one
  * gets CROSSDOCK_ERROR_CONSUMED. The stream is read, and released, on the server's own threads. Ownership and errors
  * are those of crossdock_source_table(). */
 CROSSDOCK_API crossdock_status crossdock_source_live(struct ArrowArrayStream* stream, crossdock_source** source,
                                                      crossdock_error** error);
+/** The same for the device form of the stream. A batch on a device is copied to the host before it is sent. */
 CROSSDOCK_API crossdock_status crossdock_source_device_live(struct ArrowDeviceArrayStream* stream,
                                                             crossdock_source** source, crossdock_error** error);
 
-/* Makes a stream for one consumer, in `*out`. Called on the server's own threads, also on several at once. On failure
+/** Makes a stream for one consumer, in `*out`. Called on the server's own threads, also on several at once. On failure
  * returns a status other than CROSSDOCK_OK, leaves `*out` released, and may write the text with crossdock_error_set();
  * the consumer gets both. */
 typedef crossdock_status (*crossdock_make_stream)(void* user, struct ArrowArrayStream* out, crossdock_error** error);
 
-/* A live stream for each consumer: `make` is called for each. On success, `release` (NULL: nothing) is called with
+/** A live stream for each consumer: `make` is called for each. On success, `release` (NULL: nothing) is called with
  * `user` once, on any thread, when no call of `make` can follow. On failure it isn't called. */
 CROSSDOCK_API crossdock_status crossdock_source_factory(crossdock_make_stream make, void (*release)(void* user),
                                                         void* user, crossdock_source** source, crossdock_error** error);
 
-#define CROSSDOCK_FILE_TRUST 0    /* passes the file's descriptor: nothing is copied; nobody may change the file */
-#define CROSSDOCK_FILE_SNAPSHOT 1 /* copies the file once, when it is published */
+#define CROSSDOCK_FILE_TRUST 0    /**< passes the file's descriptor: nothing is copied; nobody may change the file */
+#define CROSSDOCK_FILE_SNAPSHOT 1 /**< copies the file once, when it is published */
 
-/* An Arrow IPC file or stream file. It is opened when the source is published. */
+/** An Arrow IPC file or stream file. It is opened when the source is published. */
 CROSSDOCK_API crossdock_status crossdock_source_file(crossdock_string path, int32_t stability,
                                                      crossdock_source** source, crossdock_error** error);
 
-/* One tensor, on any device. The work that writes its memory must be over. Its elements are copied once, when the
+/** One tensor, on any device. The work that writes its memory must be over. Its elements are copied once, when the
  * source is published. Takes `tensor` over, and calls its deleter later. Errors: INVALID_ARGUMENT, INVALID_DATA,
  * UNSUPPORTED_TYPE. */
 CROSSDOCK_API crossdock_status crossdock_source_tensor(struct DLManagedTensorVersioned* tensor,
                                                        crossdock_source** source, crossdock_error** error);
 
-/* A tensor of several, and where it is among them: `n_keys` keys, outermost first, each in UTF-8. */
+/** A tensor of several, and where it is among them: `n_keys` keys, outermost first, each in UTF-8. */
 typedef struct crossdock_named_tensor {
-  const crossdock_string* keys;
-  size_t n_keys;
-  struct DLManagedTensorVersioned* tensor;
+  const crossdock_string* keys; /**< outermost first, each in UTF-8; read during the call */
+  size_t n_keys;                /**< number of `keys`; at least 1 */
+  struct DLManagedTensorVersioned* tensor; /**< as of crossdock_source_tensor() */
 } crossdock_named_tensor;
 
-/* Several tensors under one name. Their paths all differ, none is empty, and none is the beginning of another; that is
+/** Several tensors under one name. Their paths all differ, none is empty, and none is the beginning of another; that is
  * checked when the source is published. Takes all tensors over, or none. */
 CROSSDOCK_API crossdock_status crossdock_source_tensors(const crossdock_named_tensor* tensors, size_t n,
                                                         crossdock_source** source, crossdock_error** error);

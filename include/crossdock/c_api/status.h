@@ -20,18 +20,18 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Marks the functions that libcrossdock_c exports. All begin with `crossdock_`. */
+/** Marks the functions that libcrossdock_c exports. All begin with `crossdock_`. */
 #define CROSSDOCK_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The outcome of a call. The numbers are those of crossdock::ErrorCode (crossdock/core/error.h), which says what each
+/** The outcome of a call. The numbers are those of crossdock::ErrorCode (crossdock/core/error.h), which says what each
  * means; they stay the same, and are never used again for something else. A later version may return others. */
 typedef int32_t crossdock_status;
 
-#define CROSSDOCK_OK 0
+#define CROSSDOCK_OK 0 /**< The call did what it is for. */
 #define CROSSDOCK_ERROR_INVALID_ARGUMENT 1
 #define CROSSDOCK_ERROR_URI 2
 #define CROSSDOCK_ERROR_SCHEME 3
@@ -60,22 +60,22 @@ typedef int32_t crossdock_status;
 #define CROSSDOCK_ERROR_EXECUTION_PLACEMENT 26
 #define CROSSDOCK_ERROR_UPSTREAM 27
 /* Codes of the C interface alone begin at 1000. */
-#define CROSSDOCK_ERROR_INTERNAL 1000 /* an exception that isn't Crossdock's: a defect of the library */
+#define CROSSDOCK_ERROR_INTERNAL 1000 /**< an exception that isn't Crossdock's: a defect of the library */
 
-/* Returns a code's name, as in "NotFoundError"; "Error" for a number that this version doesn't know. */
+/** Returns a code's name, as in "NotFoundError"; "Error" for a number that this version doesn't know. */
 CROSSDOCK_API const char* crossdock_status_name(crossdock_status status);
 
-/* Returns the version of the library that runs, as in "0.1.0". Lives as long as the library is loaded. */
+/** Returns the version of the library that runs, as in "0.1.0". Lives as long as the library is loaded. */
 CROSSDOCK_API const char* crossdock_version(void);
 
-/* Text, or the bytes of a name: `size` bytes without a NUL byte at the end. `data` may be NULL if `size` is 0. As an
+/** Text, or the bytes of a name: `size` bytes without a NUL byte at the end. `data` may be NULL if `size` is 0. As an
  * argument it is read during the call alone; at most 1 MiB. */
 typedef struct crossdock_string {
-  const char* data;
-  size_t size;
+  const char* data; /**< need not end with a NUL byte; may be NULL if `size` is 0 */
+  size_t size;      /**< bytes */
 } crossdock_string;
 
-/* Returns a view of a text that ends with a NUL byte; an empty one for NULL. */
+/** Returns a view of a text that ends with a NUL byte; an empty one for NULL. */
 static inline crossdock_string crossdock_str(const char* text) {
   crossdock_string view;
   view.data = text;
@@ -83,25 +83,25 @@ static inline crossdock_string crossdock_str(const char* text) {
   return view;
 }
 
-/* What went wrong in a call. Begin with `crossdock_error* error = NULL` and pass `&error`. A call that fails makes the
+/** What went wrong in a call. Begin with `crossdock_error* error = NULL` and pass `&error`. A call that fails makes the
  * object if `error` is NULL, and otherwise writes to the object that is there, so one object serves any number of
  * calls. A call that succeeds doesn't touch it. One thread at a time may use it. If there is no memory for it, it is
  * an object that says so. */
 typedef struct crossdock_error crossdock_error;
 
-/* Frees the error and sets `*error` to NULL. Does nothing if `error` or `*error` is NULL. */
+/** Frees the error and sets `*error` to NULL. Does nothing if `error` or `*error` is NULL. */
 CROSSDOCK_API void crossdock_error_release(crossdock_error** error);
-/* Returns the status of the call that failed; CROSSDOCK_OK for NULL. */
+/** Returns the status of the call that failed; CROSSDOCK_OK for NULL. */
 CROSSDOCK_API crossdock_status crossdock_error_status(const crossdock_error* error);
-/* Returns the text: what was wrong, where, and what to do. It ends with a NUL byte, and is valid until the object is
+/** Returns the text: what was wrong, where, and what to do. It ends with a NUL byte, and is valid until the object is
  * written to again or released. Empty for NULL. */
 CROSSDOCK_API const char* crossdock_error_message(const crossdock_error* error);
-/* Returns the name of the function that failed, as in "crossdock_client_get". Lives as long as the library is loaded.
+/** Returns the name of the function that failed, as in "crossdock_client_get". Lives as long as the library is loaded.
  * Empty for NULL, and for an error that crossdock_error_set() wrote. */
 CROSSDOCK_API const char* crossdock_error_call(const crossdock_error* error);
-/* Returns the errno of the system call, or of the callback, that failed; 0 if none did. */
+/** Returns the errno of the system call, or of the callback, that failed; 0 if none did. */
 CROSSDOCK_API int32_t crossdock_error_errno(const crossdock_error* error);
-/* Writes an error, for callbacks that report one. Returns `status`, so that a callback can end with it. */
+/** Writes an error, for callbacks that report one. Returns `status`, so that a callback can end with it. */
 CROSSDOCK_API crossdock_status crossdock_error_set(crossdock_error** error, crossdock_status status,
                                                    crossdock_string message);
 

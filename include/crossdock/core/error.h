@@ -48,8 +48,11 @@ CROSSDOCK_EXPORT std::string_view error_name(ErrorCode code) noexcept;
 /// Immutable once made; may be copied between threads.
 class CROSSDOCK_EXPORT Error : public std::runtime_error {
  public:
+  /// Makes an error with the text `what`, which is copied. `system_errno` as below.
   Error(ErrorCode code, const std::string& what, int system_errno = 0)
       : std::runtime_error(what), code_(code), system_errno_(system_errno) {}
+  /// Returns the kind of the error: for a class ErrorOf<C>, C. A peer's code that this version has no class for stays
+  /// as it came.
   ErrorCode code() const noexcept { return code_; }
   /// Returns the errno of the system call, or of the C callback, that failed; 0 if none failed.
   int system_errno() const noexcept { return system_errno_; }
@@ -63,6 +66,7 @@ class CROSSDOCK_EXPORT Error : public std::runtime_error {
 template <ErrorCode C>
 class CROSSDOCK_EXPORT ErrorOf : public Error {
  public:
+  /// Makes an error of this class, with the text and the errno as in Error.
   explicit ErrorOf(const std::string& what, int system_errno = 0) : Error(C, what, system_errno) {}
 };
 

@@ -1,0 +1,168 @@
+"""What Doxygen finds in the public C++ headers, and which names there have no text. Without Sphinx:
+tests/tools/test_headers.py uses it, too.
+
+Every public or protected name needs a text, except those whose definition says all: aliases and macros, defaulted and
+deleted functions, destructors, what copies and moves, the names that the standard asks of iterators. Where moving
+changes who owns something, the text of the class says so. The C structures of Arrow and DLPack (`*_abi.h`) are
+described by their specifications.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# What differs from Doxygen's defaults. `///` comments begin with a brief sentence. Specializations of templates
+# of the standard library are written so that this version of Doxygen can read them, and then left out.
+SETTINGS = """
+PROJECT_NAME = crossdock
+INPUT = {include}
+FILE_PATTERNS = *.h *.hpp
+RECURSIVE = YES
+STRIP_FROM_PATH = {include}
+OUTPUT_DIRECTORY = {xml.parent}
+GENERATE_XML = YES
+XML_OUTPUT = {xml.name}
+GENERATE_HTML = NO
+GENERATE_LATEX = NO
+XML_PROGRAMLISTING = NO
+JAVADOC_AUTOBRIEF = YES
+EXTRACT_ALL = YES
+EXTRACT_STATIC = YES
+HIDE_FRIEND_COMPOUNDS = YES
+MACRO_EXPANSION = YES
+EXPAND_ONLY_PREDEF = YES
+PREDEFINED = CROSSDOCK_EXPORT= CROSSDOCK_API=
+AUTOLINK_SUPPORT = NO
+INPUT_FILTER = "sed -e 's,^struct std::hash<,struct hash<,; s,std::ranges::enable_view<.*> =,enable_view =,'"
+EXCLUDE_SYMBOLS = hash* enable_view*
+QUIET = YES
+WARN_IF_UNDOCUMENTED = NO
+WARN_AS_ERROR = FAIL_ON_WARNINGS
+"""
+
+TYPES = frozenset(("class", "struct", "union"))
+KINDS = TYPES | {"enum", "typedef", "function", "variable", "define"}
+
+# Kinds whose definition says what they are.
+SAID_BY_DEFINITION = frozenset(("typedef", "define"))
+# What std::ranges asks of an iterator, besides operators that do as a pointer's do.
+OF_ITERATORS = re.compile(r"operator(?:\+\+|--|[-+]=?|==|<=>)|(?:iterator|value|difference)_\w+|reference")
+
+Element = xml.etree.ElementTree.Element
+
+
+class HeadersError(Exception):
+    """Doxygen can't be run, or found something wrong."""
+
+
+class Name(NamedTuple):
+    """A name that is declared outside of classes, or a member of a class or an enumeration."""
+
+    header: str
+    line: int
+    kind: str
+    name: str
+    text: str
+
+
+class Headers:
+    """The headers below a folder, as Doxygen has read them."""
+
+    def __init__(self, include: Path = ROOT / "include", xml_folder: Path = ROOT / "build" / "doxygen" / "xml") -> None:
+        doxygen = shutil.which("doxygen")
+        if doxygen is None:
+            raise HeadersError("doxygen isn't installed, which reads the C++ headers: ./dev docs installs it")
+        shutil.rmtree(xml_folder, ignore_errors=True)
+        xml_folder.mkdir(parents=True)
+        settings = SETTINGS.format(include=include, xml=xml_folder)
+        done = subprocess.run([doxygen, "-"], input=settings, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise HeadersError(f"doxygen failed: {done.stderr.strip()}")
+        paths = [path for path in sorted(xml_folder.glob("*.xml")) if path.name not in ("index.xml", "Doxyfile.xml")]
+        self.compounds = [
+            compound for path in paths for compound in xml.etree.ElementTree.parse(path).iterfind("compounddef")
+        ]
+        self._types = {
+            _text(compound, "compoundname"): compound
+            for compound in self.compounds
+            if compound.get("kind") in TYPES and compound.get("prot") != "private"
+        }
+        self._classes = {name.partition("<")[0].rpartition("::")[2] for name in self._types}
+
+    def declared(self) -> Iterator[Name]:
+        """Yields what is declared outside of classes. Of a template that is the primary one alone."""
+        for compound in self.compounds:
+            kind, name = compound.get("kind", ""), _text(compound, "compoundname")
+            if name in self._types:
+                if name.rpartition("::")[0] not in self._types and "<" not in name:
+                    yield Name(*_place(compound), kind, name, _said(compound))
+            elif kind in ("namespace", "file"):
+                for member in compound.iterfind("sectiondef/memberdef"):
+                    name = member.findtext("qualifiedname") or _text(member, "name")
+                    if member.get("kind") in KINDS and name not in self._types:  # C's `typedef struct X {} X` is one
+                        arguments = _text(member, "argsstring") if member.get("kind") == "function" else ""
+                        yield Name(*_place(member), member.get("kind", ""), name + arguments, _said(member))
+
+    def members(self) -> Iterator[Name]:
+        """Yields the public and protected members of classes, and the values of enumerations, that need a text."""
+        for compound in self.compounds:
+            for member in compound.iterfind("sectiondef/memberdef"):
+                owner = _text(compound, "compoundname")
+                owner = owner if owner in self._types else ""
+                name = "::".join(filter(None, (owner or None, _text(member, "name"))))
+                if owner and member.get("prot") != "private" and not self._clear(compound, member):
+                    text = _said(member) or self._said_by_primary(owner, _text(member, "name"))
+                    yield Name(*_place(member), member.get("kind", ""), name + _text(member, "argsstring"), text)
+                for value in member.iterfind("enumvalue"):
+                    full = f"{name if owner else member.findtext('qualifiedname') or name}::{_text(value, 'name')}"
+                    yield Name(*_place(member), "enumvalue", full, _said(value))
+        for name, compound in self._types.items():
+            if name.rpartition("::")[0] in self._types:
+                yield Name(*_place(compound), compound.get("kind", ""), name, _said(compound))
+
+    def lacking(self) -> list[str]:
+        """Returns `header:line: name ...` for each name that needs a text and has none."""
+        return sorted(
+            f"{name.header}:{name.line}: {name.name} has no comment that says what it is"
+            for name in {*self.declared(), *self.members()}
+            if not name.text and name.kind not in SAID_BY_DEFINITION and not name.header.endswith("_abi.h")
+        )
+
+    def _clear(self, compound: Element, member: Element) -> bool:
+        name, arguments = _text(member, "name"), _text(member, "argsstring")
+        of_class = _text(compound, "compoundname").partition("<")[0].rpartition("::")[2]
+        itself = rf"\((?:const )?{of_class}(?:<[^()]*>)? ?&&?\s*\w*\)"
+        copies = name in (of_class, "operator=") and re.match(itself, arguments)
+        iterates = OF_ITERATORS.fullmatch(name) and compound.find(".//memberdef[name='iterator_concept']") is not None
+        return bool(copies or iterates or name.startswith("~") or re.search(r"=\s*(?:default|delete)$", arguments))
+
+    def _said_by_primary(self, owner: str, name: str) -> str:
+        """A member of a specialization is described by that of the primary template, or by a text that names it."""
+        primary = self._types.get(owner.partition("<")[0].strip()) if "<" in owner else None
+        if primary is None:
+            return ""
+        said = "".join(_said(member) for member in primary.iterfind(f"sectiondef/memberdef[name='{name}']"))
+        text = _said(primary)
+        return said or (text if re.search(rf"\b{name}\b", text) else "")
+
+
+def _text(element: Element, tag: str) -> str:
+    return element.findtext(tag) or ""
+
+
+def _said(element: Element) -> str:
+    parts = [element.find("briefdescription"), element.find("detaileddescription")]
+    return "".join(text for part in parts if part is not None for text in part.itertext()).strip()
+
+
+def _place(element: Element) -> tuple[str, int]:
+    location = element.find("location")
+    return ("", 0) if location is None else (location.get("file", ""), int(location.get("line", 0)))
