@@ -95,38 +95,43 @@ class Headers:
             for compound in self.compounds
             if compound.get("kind") in TYPES and compound.get("prot") != "private"
         }
-        self._classes = {name.partition("<")[0].rpartition("::")[2] for name in self._types}
+        self._short_names = {_short(name) for name in self._types}
 
     def declared(self) -> Iterator[Name]:
-        """Yields what is declared outside of classes. Of a template that is the primary one alone."""
+        """Yields what is declared outside of classes; of the specializations of a template those that have a text."""
         for compound in self.compounds:
             kind, name = compound.get("kind", ""), _text(compound, "compoundname")
             if name in self._types:
-                if name.rpartition("::")[0] not in self._types and "<" not in name:
-                    yield Name(*_place(compound), kind, name, _said(compound))
+                text = _said(compound)
+                if _owner(name) not in self._types and (text or "<" not in name):
+                    yield Name(*_place(compound), kind, name, text)
             elif kind in ("namespace", "file"):
                 for member in compound.iterfind("sectiondef/memberdef"):
                     name = member.findtext("qualifiedname") or _text(member, "name")
-                    if member.get("kind") in KINDS and name not in self._types:  # C's `typedef struct X {} X` is one
+                    # C's `typedef struct X {} X` is one name. Members that are defined elsewhere aren't names there.
+                    known = name in self._types or _owner(name) in self._types
+                    if member.get("kind") in KINDS and not known:
                         arguments = _text(member, "argsstring") if member.get("kind") == "function" else ""
                         yield Name(*_place(member), member.get("kind", ""), name + arguments, _said(member))
 
     def members(self) -> Iterator[Name]:
         """Yields the public and protected members of classes, and the values of enumerations, that need a text."""
         for compound in self.compounds:
+            owner = _text(compound, "compoundname")
+            if owner not in self._types:
+                owner = ""
+                if compound.get("kind") not in ("namespace", "file"):
+                    continue
+            elif _owner(owner) in self._types:
+                yield Name(*_place(compound), compound.get("kind", ""), owner, _said(compound))
             for member in compound.iterfind("sectiondef/memberdef"):
-                owner = _text(compound, "compoundname")
-                owner = owner if owner in self._types else ""
-                name = "::".join(filter(None, (owner or None, _text(member, "name"))))
-                if owner and member.get("prot") != "private" and not self._clear(compound, member):
-                    text = _said(member) or self._said_by_primary(owner, _text(member, "name"))
+                short = _text(member, "name")
+                name = f"{owner}::{short}" if owner else member.findtext("qualifiedname") or short
+                if owner and member.get("prot") != "private" and not self._is_clear(compound, member):
+                    text = _said(member) or self._said_by_primary(owner, short)
                     yield Name(*_place(member), member.get("kind", ""), name + _text(member, "argsstring"), text)
                 for value in member.iterfind("enumvalue"):
-                    full = f"{name if owner else member.findtext('qualifiedname') or name}::{_text(value, 'name')}"
-                    yield Name(*_place(member), "enumvalue", full, _said(value))
-        for name, compound in self._types.items():
-            if name.rpartition("::")[0] in self._types:
-                yield Name(*_place(compound), compound.get("kind", ""), name, _said(compound))
+                    yield Name(*_place(member), "enumvalue", f"{name}::{_text(value, 'name')}", _said(value))
 
     def lacking(self) -> list[str]:
         """Returns `header:line: name ...` for each name that needs a text and has none."""
@@ -136,22 +141,42 @@ class Headers:
             if not name.text and name.kind not in SAID_BY_DEFINITION and not name.header.endswith("_abi.h")
         )
 
-    def _clear(self, compound: Element, member: Element) -> bool:
+    def _is_clear(self, compound: Element, member: Element) -> bool:
         name, arguments = _text(member, "name"), _text(member, "argsstring")
-        of_class = _text(compound, "compoundname").partition("<")[0].rpartition("::")[2]
-        itself = rf"\((?:const )?{of_class}(?:<[^()]*>)? ?&&?\s*\w*\)"
-        copies = name in (of_class, "operator=") and re.match(itself, arguments)
-        iterates = OF_ITERATORS.fullmatch(name) and compound.find(".//memberdef[name='iterator_concept']") is not None
-        return bool(copies or iterates or name.startswith("~") or re.search(r"=\s*(?:default|delete)$", arguments))
+        own = _short(_text(compound, "compoundname"))
+        itself = rf"\((?:const )?{own}(?:<[^()]*>)? ?&&?\s*\w*\)"
+        return bool(
+            (name in (own, "operator=") and re.match(itself, arguments))
+            or (name in self._short_names and name != own)  # a constructor of a base class that is used
+            or _place(member)[0] != _place(compound)[0]  # the definition of a template's member
+            or (OF_ITERATORS.fullmatch(name) and compound.find(".//memberdef[name='iterator_concept']") is not None)
+            or name.startswith("~")
+            or re.search(r"=\s*(?:default|delete)$", arguments)
+        )
 
     def _said_by_primary(self, owner: str, name: str) -> str:
-        """A member of a specialization is described by that of the primary template, or by a text that names it."""
+        """A member of a specialization is described by that of the primary template, or by a text with its name as
+        code.
+        """
         primary = self._types.get(owner.partition("<")[0].strip()) if "<" in owner else None
         if primary is None:
             return ""
-        said = "".join(_said(member) for member in primary.iterfind(f"sectiondef/memberdef[name='{name}']"))
-        text = _said(primary)
-        return said or (text if re.search(rf"\b{name}\b", text) else "")
+        members = "".join(_said(member) for member in primary.iterfind(f"sectiondef/memberdef[name='{name}']"))
+        code = [text for element in primary.iterfind("detaileddescription//computeroutput") for text in element.itertext()]
+        return members or " ".join(text for text in code if text.removesuffix("()") == name)
+
+
+def _short(name: str) -> str:
+    """The last part of a qualified name, without a template's arguments."""
+    return re.sub(r"<.*>", "", name).rpartition("::")[2].strip()
+
+
+def _owner(name: str) -> str:
+    """What a qualified name is a member of: `a::B< c::D >` of `a`, `a::B< c::D >::E` of `a::B< c::D >`."""
+    arguments = re.search(r"<.*>", name)
+    if arguments is None or arguments.end() != len(name):
+        return name.rpartition("::")[0]
+    return name[: arguments.start()].rpartition("::")[0]
 
 
 def _text(element: Element, tag: str) -> str:

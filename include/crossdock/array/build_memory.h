@@ -69,8 +69,8 @@ class CROSSDOCK_EXPORT GrowingBuffer {
   std::int64_t capacity_ = 0;
 };
 
-/// Bits that grow at the end, least significant first, as in Arrow's bitmaps. Their memory is a GrowingBuffer. Use it on
-/// one thread at a time.
+/// Bits that grow at the end, least significant first, as in Arrow's bitmaps. Their memory is a GrowingBuffer. Use it
+/// on one thread at a time.
 class CROSSDOCK_EXPORT GrowingBits {
  public:
   /// `arena`: null for the heap.
@@ -87,8 +87,8 @@ class CROSSDOCK_EXPORT GrowingBits {
   }
   /// Appends `count` bits that are set.
   void push_set(std::int64_t count);
-  /// Returns the bytes with the bits, absent if there are none, and adds what keeps them to `*owners`. There are no bits
-  /// afterwards.
+  /// Returns the bytes with the bits, absent if there are none, and adds what keeps them to `*owners`. There are no
+  /// bits afterwards.
   BufferView finish(std::vector<std::shared_ptr<const void>>* owners) {
     size_ = 0;
     return bytes_.finish(owners);

@@ -24,8 +24,8 @@ namespace crossdock::array {
 
 /// A column that was built: the parts of a batch.
 struct BuiltColumn {
-  std::vector<Node> nodes;          ///< Its own, then those of its children, in preorder.
-  std::vector<BufferView> buffers;  ///< Of these nodes, in their order.
+  std::vector<Node> nodes;                ///< Its own, then those of its children, in preorder.
+  std::vector<BufferView> buffers;        ///< Of these nodes, in their order.
   std::vector<RecordBatch> dictionaries;  ///< In the order of the schema's slots; their schemas are set later.
   std::vector<std::shared_ptr<const void>> owners;  ///< Keep the memory of the buffers, together.
 };
@@ -101,8 +101,8 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
 /// Builds a column of elements of fixed width.
 ///
 /// Every builder, also of the other kinds of elements below, has append() for a value, for an optional value and for
-/// std::nullopt, which is a null. BatchBuilder makes builders; a program that makes one by itself must give it a field of
-/// the type that T is built as (field_of()).
+/// std::nullopt, which is a null. BatchBuilder makes builders; a program that makes one by itself must give it a field
+/// of the type that T is built as (field_of()).
 template <ColumnElement T>
 class ColumnBuilder final : public AnyColumnBuilder {
   using Stored = decltype(stored_element(std::declval<const T&>()));
@@ -205,7 +205,8 @@ class CROSSDOCK_EXPORT BytesBuilder : public AnyColumnBuilder {
   GrowingBuffer bytes_;
 };
 
-/// Builds a column of texts, of at most 2 GiB together. They must be UTF-8: append() doesn't check it, check_full() does.
+/// Builds a column of texts, of at most 2 GiB together. They must be UTF-8: append() doesn't check it, check_full()
+/// does.
 template <>
 class CROSSDOCK_EXPORT ColumnBuilder<std::string_view> final : public BytesBuilder {
  public:

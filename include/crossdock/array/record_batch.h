@@ -20,7 +20,7 @@ namespace crossdock::array {
 struct Node {
   std::int64_t length = 0;      ///< Elements, from `offset` on.
   std::int64_t null_count = 0;  ///< Of these elements; -1: unknown. 0 for unions and run-end encoded nodes.
-  std::int64_t offset = 0;  ///< Elements to skip; always 0 in data that came by IPC.
+  std::int64_t offset = 0;      ///< Elements to skip; always 0 in data that came by IPC.
 };
 
 /// The size of a buffer that exists, but whose size is stored in memory that the host can't read, or can't read yet:
@@ -30,7 +30,8 @@ inline constexpr std::int64_t kUnknownSize = -1;
 
 /// A view of one buffer. An absent buffer is {nullptr, 0}.
 struct BufferView {
-  const void* data = nullptr;  ///< An address on the batch's device: the host may read it only if it is host_readable().
+  const void* data =
+      nullptr;            ///< An address on the batch's device: the host may read it only if it is host_readable().
   std::int64_t size = 0;  ///< Bytes that may be read, or kUnknownSize.
 
   /// Returns false for a size that only the device's memory has.
@@ -43,7 +44,7 @@ struct BufferView {
 struct RecordBatch : device::Memory {
   std::shared_ptr<const Schema> schema;  ///< Never null in a batch that a function of this library returns.
   std::int64_t num_rows = 0;             ///< Also of a batch without columns.
-  std::vector<Node> nodes;  ///< schema->nodes().size()
+  std::vector<Node> nodes;               ///< schema->nodes().size()
   /// schema->n_buffers() buffers, and the variadic buffers of each view directly after its own two.
   std::vector<BufferView> buffers;
   /// The number of variadic buffers of each node of a view type, in preorder: schema->n_variadic() numbers.

@@ -105,8 +105,8 @@ enum class BufferKind : std::uint8_t {
 
 /// Layout of a type: the buffers and the number of children of its arrays.
 struct TypeLayout {
-  std::uint8_t n_buffers = 0;    ///< 0 to 3, without the variadic ones.
-  BufferKind buffers[3] = {};    ///< The first `n_buffers` have a meaning.
+  std::uint8_t n_buffers = 0;   ///< 0 to 3, without the variadic ones.
+  BufferKind buffers[3] = {};   ///< The first `n_buffers` have a meaning.
   std::int32_t width = 0;       ///< Bytes per element of the kFixed buffer.
   std::int32_t n_children = 0;  ///< -1: any number (struct, unions).
   /// Views: any number of byte buffers follow these, as many as RecordBatch::variadic_counts says.
@@ -172,10 +172,10 @@ inline constexpr int kMaxBuffers = 1 << 20;
 
 /// A named column: its type, and what belongs to it. A plain value.
 struct Field {
-  std::string name;  ///< May be empty, and several fields may have it.
-  Type type;  ///< For a dictionary-encoded field: the type of its indices, as in the C data interface.
-  bool nullable = true;         ///< Whether elements may be null; if not, nothing checks that none is.
-  Metadata metadata;            ///< Of the field; that of an extension type is here, too.
+  std::string name;      ///< May be empty, and several fields may have it.
+  Type type;             ///< For a dictionary-encoded field: the type of its indices, as in the C data interface.
+  bool nullable = true;  ///< Whether elements may be null; if not, nothing checks that none is.
+  Metadata metadata;     ///< Of the field; that of an extension type is here, too.
   std::vector<Field> children;  ///< As many as the type asks for; none for a dictionary-encoded field.
 
   /// For a dictionary-encoded field: the field of the values (name unused). Null otherwise.

@@ -39,8 +39,8 @@ class CROSSDOCK_EXPORT BatchStream {
   static std::default_sentinel_t end() noexcept { return {}; }
 };
 
-/// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only: after a move,
-/// only the target may be used. The stream must outlive it.
+/// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only: after a
+/// move, only the target may be used. The stream must outlive it.
 class BatchIterator {
  public:
   using iterator_concept = std::input_iterator_tag;

@@ -17,13 +17,13 @@ namespace crossdock::array {
 
 /// DLPack's type codes for the elements of a tensor. The number kinds of Arrow and NumPy map to them.
 enum class TypeCode : std::uint8_t {
-  kInt = 0,     ///< Signed, two's complement.
-  kUInt = 1,    ///< Unsigned.
-  kFloat = 2,   ///< IEEE 754: 16, 32, 64 bits, or the machine's longer ones.
-  kOpaque = 3,  ///< Bytes that DLPack has no code for: see ElementType::described.
-  kBfloat = 4,   ///< The upper 16 bits of a float of 32 bits.
-  kComplex = 5,  ///< Two floats, the real part first; `bits` are those of both.
-  kBool = 6,  ///< A byte per element, 0 or 1.
+  kInt = 0,                ///< Signed, two's complement.
+  kUInt = 1,               ///< Unsigned.
+  kFloat = 2,              ///< IEEE 754: 16, 32, 64 bits, or the machine's longer ones.
+  kOpaque = 3,             ///< Bytes that DLPack has no code for: see ElementType::described.
+  kBfloat = 4,             ///< The upper 16 bits of a float of 32 bits.
+  kComplex = 5,            ///< Two floats, the real part first; `bits` are those of both.
+  kBool = 6,               ///< A byte per element, 0 or 1.
   kFloat8E3m4 = 7,         ///< 8 bits: 3 of the exponent, 4 of the fraction; infinities and NaNs as in IEEE 754.
   kFloat8E4m3 = 8,         ///< 4 and 3 bits, likewise.
   kFloat8E4m3b11fnuz = 9,  ///< 4 and 3 bits, bias 11; no infinities, one zero, one NaN.
@@ -39,7 +39,7 @@ enum class TypeCode : std::uint8_t {
 
 /// One field of a structured element type, as a `descr` of NumPy's array interface lists it. A plain value.
 struct DescrField {
-  std::string name{};                 ///< Unique in its structure; empty for padding.
+  std::string name{};                 ///< May be empty, as that of padding is.
   std::string title{};                ///< Empty if it has none.
   std::string typestr{};              ///< Empty if `fields` gives the type.
   std::vector<DescrField> fields{};   ///< Fields of a nested structure.
@@ -59,8 +59,8 @@ struct DescribedType {
 /// The type of a tensor's elements. A plain value.
 struct ElementType {
   TypeCode code = TypeCode::kFloat;  ///< The kind of number.
-  std::uint8_t bits = 64;   ///< Of one lane.
-  std::uint16_t lanes = 1;  ///< 1 for everything but vectors.
+  std::uint8_t bits = 64;            ///< Of one lane.
+  std::uint16_t lanes = 1;           ///< 1 for everything but vectors.
   /// Big-endian, if the byte order matters for the type. Interfaces that can express it carry it; others refuse it.
   bool swapped = false;
   /// Elements smaller than a byte, each stored in one byte (DLPack's flag).
@@ -211,7 +211,7 @@ struct Slice {
   std::int64_t start = 0;  ///< Index of the first element; ignored if `count` is 0.
   std::int64_t step = 1;   ///< Elements from one to the next; below 0 reverses them, 0 is an error.
   std::int64_t count = 0;  ///< Elements; 0 leaves none.
-  bool keep = true;  ///< False for an index: the dimension is dropped (`count` is 1).
+  bool keep = true;        ///< False for an index: the dimension is dropped (`count` is 1).
 };
 /// Returns a view of a part: one Slice per leading dimension; other dimensions stay whole. The mask is sliced, too.
 /// Throws InvalidArgumentError for more slices than dimensions, and for elements outside the tensor.

@@ -11,16 +11,16 @@
 extern "C" {
 #endif
 
-/** A connection to a server, without a thread of its own: all work is done by the calling threads. All functions but the
- * release function are thread-safe. What was read may outlive the client. */
+/** A connection to a server, without a thread of its own: all work is done by the calling threads. All functions but
+ * the release function are thread-safe. What was read may outlive the client. */
 typedef struct crossdock_client crossdock_client;
 
 /** Options of crossdock_connect(). Set `size`, and see status.h. */
 typedef struct crossdock_client_options {
-  size_t size; /**< bytes of this struct: `sizeof options` */
+  size_t size;                                   /**< bytes of this struct: `sizeof options` */
   const crossdock_transport_options* transports; /**< read during the call; NULL: the defaults */
-  crossdock_stop* stop;                          /**< ends the blocking calls of the client and its readers; NULL: nothing does */
-  int64_t timeout_ms; /**< for connecting, and for each answer to a request; 0: 10,000; negative: without limit */
+  crossdock_stop* stop; /**< ends the blocking calls of the client and its readers; NULL: nothing does */
+  int64_t timeout_ms;   /**< for connecting, and for each answer to a request; 0: 10,000; negative: without limit */
 } crossdock_client_options;
 
 /** Connects to a server at "shm:flights", "tcp://host:7700", or to a Flight server at "grpc://host:8815". `options` may
@@ -53,7 +53,7 @@ CROSSDOCK_API size_t crossdock_catalog_size(const crossdock_catalog* catalog);
 
 /** One entry of a catalog. Set `size` before the call; members beyond it aren't written. */
 typedef struct crossdock_entry {
-  size_t size; /**< bytes of this struct: `sizeof entry` */
+  size_t size;           /**< bytes of this struct: `sizeof entry` */
   crossdock_string name; /**< as it was published; valid until the catalog is released */
   int64_t rows;          /**< -1: not known, or tensors */
   int64_t bytes;         /**< -1: not known */
@@ -80,17 +80,17 @@ typedef struct crossdock_reader crossdock_reader;
 
 /** Options of crossdock_client_get(). Set `size`, and see status.h. */
 typedef struct crossdock_get_options {
-  size_t size; /**< bytes of this struct: `sizeof options` */
+  size_t size;                     /**< bytes of this struct: `sizeof options` */
   const crossdock_string* columns; /**< top-level columns to keep, in this order; NULL: all; not NULL and none: none */
-  size_t n_columns; /**< number of `columns` */
-  uint64_t first_row;          /**< of a table: the rows from here on */
-  uint64_t n_rows;             /**< of a table: so many rows; 0: all */
-  int64_t timeout_ms;          /**< limits the wait for each batch; 0 or negative: without limit */
-  int64_t device_id;           /**< number of the device among those of `device_type`; ignored for the host */
-  ArrowDeviceType device_type; /**< ARROW_DEVICE_...: where batches are wanted; 0: the host */
-  int32_t wait;                /**< CROSSDOCK_WAIT_...: how the calling thread waits for each batch */
-  int32_t validation;          /**< CROSSDOCK_VALIDATION_...: how thoroughly each batch is checked */
-  int32_t copy_on_write;       /**< not 0: the caller may write to batches on the host, on private copies of pages */
+  size_t n_columns;                /**< number of `columns` */
+  uint64_t first_row;              /**< of a table: the rows from here on */
+  uint64_t n_rows;                 /**< of a table: so many rows; 0: all */
+  int64_t timeout_ms;              /**< limits the wait for each batch; 0 or negative: without limit */
+  int64_t device_id;               /**< number of the device among those of `device_type`; ignored for the host */
+  ArrowDeviceType device_type;     /**< ARROW_DEVICE_...: where batches are wanted; 0: the host */
+  int32_t wait;                    /**< CROSSDOCK_WAIT_...: how the calling thread waits for each batch */
+  int32_t validation;              /**< CROSSDOCK_VALIDATION_...: how thoroughly each batch is checked */
+  int32_t copy_on_write; /**< not 0: the caller may write to batches on the host, on private copies of pages */
 } crossdock_get_options;
 
 /** Requests what is published as `name`. Returns once the schema has arrived. `options` may be NULL. Errors: NOT_FOUND

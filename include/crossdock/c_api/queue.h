@@ -27,8 +27,8 @@ CROSSDOCK_API void crossdock_queue_release(crossdock_queue** queue);
 /** Returns the queue of the device's interface: a `cudaStream_t`, a `sycl::queue*`; NULL for the host's queue. It is
  * valid until the handle is released. */
 CROSSDOCK_API void* crossdock_queue_native(const crossdock_queue* queue);
-/** Returns the native context that it belongs to (a `CUcontext`, a `sycl::context*`); NULL if that is its device's usual
- * one. */
+/** Returns the native context that it belongs to (a `CUcontext`, a `sycl::context*`); NULL if that is its device's
+ * usual one. */
 CROSSDOCK_API void* crossdock_queue_native_context(const crossdock_queue* queue);
 /** Returns the type of its device (ARROW_DEVICE_...); 0 for NULL. */
 CROSSDOCK_API ArrowDeviceType crossdock_queue_device_type(const crossdock_queue* queue);

@@ -26,14 +26,14 @@ typedef void (*crossdock_log)(void* user, int32_t level, crossdock_string text);
 /** Options of crossdock_serve(). Set `size`, and see status.h. */
 typedef struct crossdock_server_options {
   size_t size; /**< bytes of this struct: `sizeof options` */
-  /** Where to listen: addresses such as "shm:flights", "shm:" (picks a name), "tcp:" (a port of the loopback interface),
-   * "tcp://10.0.0.7:7700". None: "shm:". */
+  /** Where to listen: addresses such as "shm:flights", "shm:" (picks a name), "tcp:" (a port of the loopback
+   * interface), "tcp://10.0.0.7:7700". None: "shm:". */
   const crossdock_string* uris;
-  size_t n_uris; /**< number of `uris` */
+  size_t n_uris;                                 /**< number of `uris` */
   const crossdock_transport_options* transports; /**< read during the call; NULL: the defaults */
   crossdock_log log;                             /**< NULL: log lines are dropped */
   void* log_user;                                /**< passed to `log`; must live until the server is released */
-  crossdock_stop* stop;                          /**< ends crossdock_server_drain() and crossdock_server_close(); NULL: nothing does */
+  crossdock_stop* stop;      /**< ends crossdock_server_drain() and crossdock_server_close(); NULL: nothing does */
   uint64_t lease_limit;      /**< bytes of live streams' memory that one consumer may hold; 0: 1 GiB */
   uint64_t max_leases;       /**< buffers that a connection may hold when it requests another stream; 0: 1,048,576 */
   int64_t lease_patience_ms; /**< then a consumer at its lease limit is sent copies; 0: 10 ms; negative: never */

@@ -69,8 +69,8 @@ CROSSDOCK_API crossdock_status crossdock_source_tensor(struct DLManagedTensorVer
 
 /** A tensor of several, and where it is among them: `n_keys` keys, outermost first, each in UTF-8. */
 typedef struct crossdock_named_tensor {
-  const crossdock_string* keys; /**< outermost first, each in UTF-8; read during the call */
-  size_t n_keys;                /**< number of `keys`; at least 1 */
+  const crossdock_string* keys;            /**< outermost first, each in UTF-8; read during the call */
+  size_t n_keys;                           /**< number of `keys`; at least 1 */
   struct DLManagedTensorVersioned* tensor; /**< as of crossdock_source_tensor() */
 } crossdock_named_tensor;
 

@@ -13,7 +13,7 @@ extern "C" {
 
 /** Options of the functions that get tensors. Set `size`, and see status.h. */
 typedef struct crossdock_tensor_options {
-  size_t size; /**< bytes of this struct: `sizeof options` */
+  size_t size;                 /**< bytes of this struct: `sizeof options` */
   int64_t timeout_ms;          /**< limits the wait for each tensor; 0 or negative: without limit */
   int64_t device_id;           /**< number of the device among those of `device_type`; ignored for the host */
   ArrowDeviceType device_type; /**< ARROW_DEVICE_...: where tensors are wanted; 0: the host */
@@ -30,8 +30,8 @@ CROSSDOCK_API crossdock_status crossdock_client_get_tensor(crossdock_client* cli
                                                            struct DLManagedTensorVersioned** tensor,
                                                            crossdock_error** error);
 
-/** Gets the tensor into the caller's memory, which has its type and shape: with any strides on the host, in C order on a
- * device. A body that is sent by value is received straight into it; otherwise one copy is made. The memory is the
+/** Gets the tensor into the caller's memory, which has its type and shape: with any strides on the host, in C order on
+ * a device. A body that is sent by value is received straight into it; otherwise one copy is made. The memory is the
  * caller's throughout; if the call fails, it may have been written to in part. `options.device_type` must be 0. */
 CROSSDOCK_API crossdock_status crossdock_client_get_tensor_into(crossdock_client* client, crossdock_string name,
                                                                 const crossdock_tensor_options* options,

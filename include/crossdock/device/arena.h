@@ -32,10 +32,14 @@ class CROSSDOCK_EXPORT Arena {
   /// returns a pointer into the arena, too. Throws ArenaFrozenError (also while another thread freezes), ResourceError
   /// (over `reserve`), ForkError. Until the arena is frozen, its memory isn't mapped in a forked child (SIGSEGV).
   std::byte* allocate(std::uint64_t size);
+  /// Returns true if these bytes are among those that were allocated. Size 0 tests the pointer alone, which may be the
+  /// end.
   bool contains(const void* pointer, std::uint64_t size) const noexcept;
   /// Returns the bytes that were allocated, with padding and the unused start.
   std::uint64_t size() const noexcept;
+  /// Returns true once freeze() has succeeded: nothing can be allocated any more.
   bool frozen() const noexcept;
+  /// Returns what the constructor was given.
   Frozen when_frozen() const noexcept;
   /// Returns the bytes from the start of the arena's memory to `pointer`, which is in it: its offset in the region.
   std::uint64_t offset_of(const void* pointer) const noexcept;

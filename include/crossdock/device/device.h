@@ -16,29 +16,33 @@ namespace crossdock::device {
 /// agree. A number without a name here is passed on unchanged. It is an error only where the memory's bytes must be
 /// read.
 enum class DeviceType : std::int32_t {
-  kCpu = 1,
-  kCuda = 2,
-  kCudaHost = 3,
-  kOpenCl = 4,
-  kVulkan = 7,
-  kMetal = 8,
-  kVpi = 9,
-  kRocm = 10,
-  kRocmHost = 11,
-  kExtDev = 12,
-  kCudaManaged = 13,
-  kOneApi = 14,
-  kWebGpu = 15,
-  kHexagon = 16,
-  kMaia = 17,      // DLPack 1.3
-  kTrainium = 18,  // DLPack 1.3
+  kCpu = 1,           ///< Ordinary memory of the host.
+  kCuda = 2,          ///< Memory of a GPU of NVIDIA.
+  kCudaHost = 3,      ///< Memory of the host that CUDA has pinned.
+  kOpenCl = 4,        ///< Handles, not addresses.
+  kVulkan = 7,        ///< Handles, not addresses.
+  kMetal = 8,         ///< Handles, not addresses.
+  kVpi = 9,           ///< Verilog simulator buffers.
+  kRocm = 10,         ///< Memory of a GPU of AMD.
+  kRocmHost = 11,     ///< Memory of the host that ROCm has pinned.
+  kExtDev = 12,       ///< For tests: here, the simulated device "sim".
+  kCudaManaged = 13,  ///< Memory that CUDA moves to the side that accesses it.
+  kOneApi = 14,       ///< USM memory of SYCL, of any MemoryKind.
+  kWebGpu = 15,       ///< Handles, not addresses.
+  kHexagon = 16,      ///< Memory of a DSP of Qualcomm.
+  kMaia = 17,         ///< Memory of an accelerator of Microsoft. DLPack 1.3.
+  kTrainium = 18,     ///< Memory of an accelerator of Amazon. DLPack 1.3.
 };
 
 /// Returns the type's name in lower case, as in "cuda_managed"; empty for a number without a name.
 CROSSDOCK_EXPORT std::string_view device_type_name(DeviceType type) noexcept;
 
 /// The class of a device, in SYCL's words. Filter strings select by it.
-enum class DeviceClass : std::uint8_t { kCpu, kGpu, kAccelerator };
+enum class DeviceClass : std::uint8_t {
+  kCpu,          ///< The host, or a CPU by way of SYCL.
+  kGpu,          ///< A GPU.
+  kAccelerator,  ///< Anything else.
+};
 
 /// Returns "cpu", "gpu" or "accelerator".
 CROSSDOCK_EXPORT std::string_view device_class_name(DeviceClass device_class) noexcept;
@@ -48,9 +52,10 @@ CROSSDOCK_EXPORT bool host_readable(DeviceType type) noexcept;
 
 /// One device. For the CPU, Arrow recommends the id -1; any id is accepted, and all CPU devices are the same device.
 struct Device {
-  DeviceType type = DeviceType::kCpu;
-  std::int64_t id = -1;
+  DeviceType type = DeviceType::kCpu;  ///< Any number, also one without a name.
+  std::int64_t id = -1;                ///< Among the devices of this type, as its driver counts them.
 
+  /// Compares type and id; all CPU devices are equal.
   bool operator==(const Device& other) const noexcept {
     return type == other.type && (id == other.id || type == DeviceType::kCpu);
   }
@@ -85,11 +90,11 @@ CROSSDOCK_EXPORT bool host_reaches(DeviceType type) noexcept;
 
 /// A view of memory. It doesn't own the memory, and keeps nothing alive. A plain value.
 struct BufferRef {
-  void* data = nullptr;    ///< The device's address. Only the driver may dereference it.
-  std::uint64_t size = 0;  ///< Bytes.
-  Device device{};
-  MemoryKind kind = MemoryKind::kHost;
-  bool read_only = false;
+  void* data = nullptr;                 ///< The device's address. Only the driver may dereference it.
+  std::uint64_t size = 0;               ///< Bytes.
+  Device device{};                      ///< The device that `data` is an address of.
+  MemoryKind kind = MemoryKind::kHost;  ///< Which side may access it.
+  bool read_only = false;               ///< Nobody may write by this view; others may by theirs.
 
   /// Returns a view of `length` bytes from `offset` on. The caller has checked that they are inside.
   BufferRef slice(std::uint64_t offset, std::uint64_t length) const noexcept {
@@ -104,6 +109,7 @@ struct BufferRef {
     const auto its = reinterpret_cast<std::uintptr_t>(other.data);
     return mine < its ? its - mine < size : mine - its < other.size;
   }
+  /// Returns the same view, for readers.
   BufferRef as_read_only() const noexcept {
     BufferRef view = *this;
     view.read_only = true;
@@ -113,9 +119,11 @@ struct BufferRef {
 
 /// Memory and its owner. Move-only. Dropping it frees the memory at once. So the caller makes sure that no queue still
 /// works on the memory before it drops the Buffer, or passes it to Context::free(), which frees it after a queue's
-/// work. Use it on one thread at a time; it may be dropped on any thread.
+/// work. Use it on one thread at a time; it may be dropped on any thread. One that was moved from is empty. Assigning
+/// to it drops what it had.
 class Buffer {
  public:
+  /// Makes an empty buffer.
   Buffer() noexcept = default;
   /// For drivers. The memory is freed with `owner`'s last copy.
   Buffer(const BufferRef& memory, std::shared_ptr<void> owner) noexcept : memory_(memory), owner_(std::move(owner)) {}
@@ -127,10 +135,15 @@ class Buffer {
     return *this;
   }
 
+  /// The memory as a view, which doesn't keep it.
   const BufferRef& ref() const noexcept { return memory_; }
+  /// The device's address; null if it is empty.
   void* data() const noexcept { return memory_.data; }
+  /// Bytes; 0 if it is empty.
   std::uint64_t size() const noexcept { return memory_.size; }
+  /// The device that the memory belongs to.
   const Device& device() const noexcept { return memory_.device; }
+  /// Returns true if nobody may write to the memory by this Buffer.
   bool read_only() const noexcept { return memory_.read_only; }
   /// Returns the owner, for memory that is passed on by a protocol with its own deleter. The Buffer is empty
   /// afterwards.

@@ -28,15 +28,18 @@ class CROSSDOCK_EXPORT DeviceArena {
   DeviceArena(const DeviceArena&) = delete;
   DeviceArena& operator=(const DeviceArena&) = delete;
 
+  /// The context that the memory is allocated in; never null. Valid as long as the arena.
   const std::shared_ptr<Context>& context() const noexcept;
 
   /// Allocates memory, not zeroed, aligned to 64 bytes. It lives as long as the arena or the published table. Nothing
   /// is pending on it: every queue may use it. Size 0 returns an address in the arena, too. Throws ArenaFrozenError,
   /// ResourceError (over `reserve`, or the device has no memory), ForkError.
   BufferRef allocate(std::uint64_t size);
+  /// Returns true if these bytes are in one piece of the arena's memory, allocated or not.
   bool contains(const void* pointer, std::uint64_t size) const noexcept { return region_of(pointer, size) != nullptr; }
   /// Returns the bytes that were allocated, with padding.
   std::uint64_t size() const noexcept;
+  /// Returns true after freeze(): allocate() throws ArenaFrozenError.
   bool frozen() const noexcept;
 
   /// Ends allocation, for good.

@@ -14,12 +14,15 @@
 namespace crossdock::device {
 
 /// Says whether memory can be handed to another process. Most drivers must know it when they allocate the memory.
-enum class Sharing : std::uint8_t { kPrivate, kExportable };
+enum class Sharing : std::uint8_t {
+  kPrivate,     ///< For this process alone: export_memory() may throw.
+  kExportable,  ///< Context::export_memory() can export it. Throws UnsupportedError where the driver can't.
+};
 
 /// A driver's knowledge of an address.
 struct PointerInfo {
-  Device device;
-  MemoryKind kind = MemoryKind::kHost;
+  Device device;                        ///< Of pinned and managed memory, the device type of its own.
+  MemoryKind kind = MemoryKind::kHost;  ///< Which side may access it.
   void* address = nullptr;       ///< The device's address; differs from the host's address where host memory is mapped.
   void* host_address = nullptr;  ///< The host's address, for kHost memory that the driver knows; else null.
   void* base = nullptr;          ///< Start of the allocation that it lies in; null if unknown.
@@ -32,8 +35,8 @@ struct PointerInfo {
 
 /// A driver's description of one of its devices, for people and for filter strings (registry.h).
 struct DeviceInfo {
-  Device device;
-  DeviceClass device_class = DeviceClass::kGpu;
+  Device device;                                 ///< As Driver::devices() has it.
+  DeviceClass device_class = DeviceClass::kGpu;  ///< Filter strings select by it.
   std::string backend;  ///< The interface to it, in lower case: "cuda", or SYCL's "opencl", "level_zero"; or empty.
   std::string name;     ///< The vendor's name for it.
   std::vector<MemoryKind> kinds;  ///< The kinds that Context::allocate() supports there.
@@ -42,8 +45,8 @@ struct DeviceInfo {
 
 /// A context of a device, by its native handle (`CUcontext`, `sycl::context*`); null for the device's usual context.
 struct NativeContext {
-  Device device;
-  void* native = nullptr;
+  Device device;           ///< Of a native context with several devices, one of them.
+  void* native = nullptr;  ///< The handle, which isn't kept alive.
 };
 
 struct MemoryHandle;
@@ -61,7 +64,9 @@ class CROSSDOCK_EXPORT Context {
   Context& operator=(const Context&) = delete;
   virtual ~Context() = default;
 
+  /// Returns the name of its driver, as Driver::name(), for messages.
   virtual std::string_view driver_name() const noexcept = 0;
+  /// Returns the device that was opened.
   virtual Device device() const noexcept = 0;
   /// Returns the native context that the device was opened in; null for its usual one. Device memory of one native
   /// context can't be used in another.
@@ -112,6 +117,7 @@ class CROSSDOCK_EXPORT Context {
 
   // Queues
 
+  /// Makes a new in-order queue in this context. Throws ResourceError and the errors of the vendor's library.
   virtual Queue make_queue() = 0;
   /// Wraps a queue that other code made. `native` is the queue of the device's interface. `owner` keeps it alive as
   /// long as a copy of the Queue exists; null if the caller keeps it alive. For a handle that means another queue on
@@ -152,6 +158,8 @@ class CROSSDOCK_EXPORT Driver {
   virtual std::string_view name() const noexcept = 0;
   /// Returns the version of the vendor's library, or of the system.
   virtual std::string version() const = 0;
+  /// Returns the devices that the driver can open now, in its order; none if the machine has none. Starts the vendor's
+  /// library if that is needed. Throws ForkError in a child of a process that has started it.
   virtual std::vector<Device> devices() const = 0;
   /// Returns a number that grows whenever the result of devices() changes.
   virtual std::uint64_t devices_version() const noexcept { return 0; }

@@ -17,9 +17,9 @@ namespace crossdock::device {
 /// Pending work is the event, and all work that is on the queue at the moment of an export. Each export is ordered
 /// after both: pending().
 struct Memory {
-  Device device;
-  MemoryKind kind = MemoryKind::kHost;
-  bool read_only = false;
+  Device device;                           ///< Where the memory is.
+  MemoryKind kind = MemoryKind::kHost;     ///< Which side may access it.
+  bool read_only = false;                  ///< Consumers must not write to it; the producer may.
   std::shared_ptr<void> native_context{};  ///< The native context that it belongs to; null for its device's usual one.
   std::shared_ptr<const void> owner{};     ///< Keeps the memory alive, and all that `event` and `queue` need.
   Event event{};  ///< Work that must be over, or ordered first. If there is a queue, an event of its driver.

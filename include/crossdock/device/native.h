@@ -11,11 +11,14 @@ class NativeHandle {
  public:
   /// No handle, which has a meaning of its own: the host's queue, CUDA's legacy default stream, an event that is over.
   constexpr NativeHandle() noexcept = default;
+  /// Takes a handle of this kind; null is the same as the default.
   constexpr explicit NativeHandle(void* handle) noexcept : handle_(handle) {}
   NativeHandle(std::nullptr_t) = delete;  // say NativeQueue(), which shows that it is meant
   NativeHandle(int) = delete;             // 0 is a null pointer, too
 
+  /// Returns the handle as the vendor's interface has it, or null.
   constexpr void* get() const noexcept { return handle_; }
+  /// Returns false for no handle.
   constexpr explicit operator bool() const noexcept { return handle_ != nullptr; }
   bool operator==(const NativeHandle&) const = default;
 

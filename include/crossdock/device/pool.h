@@ -46,6 +46,8 @@ struct PoolStats {
 /// Thread-safe. No call waits for another process.
 class CROSSDOCK_EXPORT Pool : public std::enable_shared_from_this<Pool> {
  public:
+  /// Makes an empty pool. Only the pools of a Runtime are recognized when what lies in them is published:
+  /// session::Runtime::make_pool().
   static std::shared_ptr<Pool> make(const PoolOptions& options = {});
   ~Pool();
   Pool(const Pool&) = delete;
@@ -56,7 +58,10 @@ class CROSSDOCK_EXPORT Pool : public std::enable_shared_from_this<Pool> {
   std::shared_ptr<std::byte> allocate(std::uint64_t size);
 
   /// What the memory of allocate_unowned() holds.
-  enum class Content : std::uint8_t { kAny, kZeros };
+  enum class Content : std::uint8_t {
+    kAny,    ///< Anything that this process has had there before.
+    kZeros,  ///< Zeros.
+  };
   /// Allocates such memory without an owner, for hooks of other allocators: pass it to free(). It doesn't keep the
   /// pool. With kZeros, pages that were never used take memory at their first access only. Throws as allocate().
   std::byte* allocate_unowned(std::uint64_t size, Content content = Content::kAny);
@@ -66,6 +71,7 @@ class CROSSDOCK_EXPORT Pool : public std::enable_shared_from_this<Pool> {
   /// Returns the bytes that memory of allocate_unowned() has, which can be more than were asked for; nothing for other
   /// pointers.
   std::optional<std::uint64_t> size_of(const void* pointer) const noexcept;
+  /// Returns true if these bytes are in one allocation that wasn't freed yet.
   bool contains(const void* pointer, std::uint64_t size) const noexcept;
 
   /// Memory that was lent. It isn't used again before the last owner of `region` is dropped, on any thread.
@@ -79,6 +85,7 @@ class CROSSDOCK_EXPORT Pool : public std::enable_shared_from_this<Pool> {
   /// Throws ResourceError and SystemError, and then nothing was lent.
   std::optional<Lease> lend(const void* pointer, std::uint64_t size);
 
+  /// Returns what the pool has now.
   PoolStats stats() const;
   /// Frees idle memory until at most `keep` bytes of it are left. Returns the bytes that were freed.
   std::uint64_t trim(std::uint64_t keep = 0) noexcept;

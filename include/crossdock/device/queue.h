@@ -30,6 +30,7 @@ class Queue {
     return queue;
   }
 
+  /// The device that its work runs on. Valid as long as this copy.
   const Device& device() const noexcept { return device_; }
   /// Returns the queue of the device's interface (`cudaStream_t`, `sycl::queue*`); null for the host's queue.
   void* native() const noexcept { return native_; }

@@ -25,8 +25,8 @@ struct DriverOptions {
 
 /// The result of looking for one driver.
 struct DriverReport {
-  std::string name;
-  bool found = false;
+  std::string name;                ///< Driver::name().
+  bool found = false;              ///< Its library was opened; there may be no device nevertheless.
   std::string version;             ///< Empty if not found.
   std::vector<Device> devices;     ///< At the time of the call; empty if not found, or if the machine has none.
   std::vector<std::string> tried;  ///< A line for each library that couldn't be used, with the reason.
@@ -36,6 +36,7 @@ struct DriverReport {
 /// thread may add drivers; a const registry is thread-safe.
 class CROSSDOCK_EXPORT DriverRegistry {
  public:
+  /// Makes a registry without drivers: add() adds them. make_default_registry() has those of this version.
   explicit DriverRegistry(DriverOptions options = {});
   ~DriverRegistry();
 
@@ -117,9 +118,9 @@ CROSSDOCK_EXPORT std::shared_ptr<const DriverRegistry> make_default_registry(con
 
 /// One alternative of a filter string.
 struct Filter {
-  std::string backend;  ///< Empty: any.
-  std::optional<DeviceClass> device_class;
-  std::optional<std::int64_t> number;
+  std::string backend;                      ///< Empty: any.
+  std::optional<DeviceClass> device_class;  ///< Absent: any.
+  std::optional<std::int64_t> number;       ///< Among the devices that match the rest. Absent: 0.
 };
 
 /// Parses a filter string. Returns its alternatives in order. Any word may be a backend: at most 64 lower-case letters,
@@ -142,12 +143,13 @@ CROSSDOCK_EXPORT Device select_device(const Driver& driver, std::string_view tex
 /// The filter string of the default device: the first GPU, else the first accelerator, else a CPU.
 inline constexpr std::string_view kDefaultFilter = "gpu,accelerator,cpu";
 
-/// A device and the filter string that names it with all three parts, for people: "opencl:cpu:0". select_device()
-/// chooses this device for that string. Its backend is SYCL's name of the backend if there is one, else the driver's
-/// name. The filter is empty if parse_filter() doesn't accept that name.
+/// A device and the filter string that names it, for people.
 struct NamedDevice {
-  DeviceInfo info;
-  std::string driver;
+  DeviceInfo info;     ///< The driver's description of it.
+  std::string driver;  ///< Driver::name().
+  /// Names it with all three parts, as in "opencl:cpu:0": select_device() chooses this device for it. Its backend is
+  /// SYCL's name of the backend if there is one, else the driver's name. Empty if parse_filter() doesn't accept that
+  /// name.
   std::string filter;
 };
 /// Returns the filter string of a device, the same as in list_devices(). Asks only the device's own driver. Returns an

@@ -27,7 +27,8 @@ struct crossdock_sim_event {
   uint32_t version; /**< CROSSDOCK_SIM_EVENT_VERSION; a later one only adds members at the end */
   uint32_t size;    /**< bytes of the producer's struct, this header's or a later one's */
 
-  /** Returns whether the work before the event is done. 1: yes. 0: not yet. Below 0: it failed, and is done. No wait. */
+  /** Returns whether the work before the event is done. 1: yes. 0: not yet. Below 0: it failed, and is done. No wait.
+   */
   int32_t (*query)(struct crossdock_sim_event* self);
   /** Waits, in the calling thread, until the work is done. 0: it is done. Below 0: it failed. */
   int32_t (*wait)(struct crossdock_sim_event* self);

@@ -19,14 +19,14 @@ struct SyclQueueOptions {
   Device device{};                 ///< kOneApi; ignored if `native_device` is given.
   void* native_device = nullptr;   ///< A `sycl::device*`: a sub-device, or a root device.
   void* native_context = nullptr;  ///< A `sycl::context*` that has the device; null: dpctl's default for the device.
-  bool in_order = true;
-  bool profiling = false;
+  bool in_order = true;            ///< Work runs in the order in which it is put there.
+  bool profiling = false;          ///< Events have the times of their work.
 };
 
 /// The properties of a queue.
 struct SyclQueueInfo {
-  bool in_order = false;
-  bool profiling = false;
+  bool in_order = false;                ///< As SyclQueueOptions::in_order.
+  bool profiling = false;               ///< As SyclQueueOptions::profiling.
   bool sub_device = false;              ///< Works on a part of the device.
   std::shared_ptr<void> context;        ///< A `sycl::context*`, valid as long as this is held.
   std::shared_ptr<void> native_device;  ///< A `sycl::device*`, likewise.

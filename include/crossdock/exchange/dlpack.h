@@ -51,7 +51,7 @@ CROSSDOCK_EXPORT device::Device dlpack_device(const device::Device& device) noex
 /// order_on_work_stream()), since DLPack carries no event.
 enum class Order : std::uint8_t {
   kNone,  ///< Nothing may be pending. The export throws InvalidArgumentError otherwise: order it, or wait_ready().
-  kMade,
+  kMade,  ///< The caller has ordered the consumer, or the consumer asked for no order.
 };
 
 /// Exports a view of the tensor. The memory lives until the deleter is called, once, on any thread.

@@ -30,9 +30,9 @@ struct FileBytes {
 
 /// Options of a FileReader.
 struct FileReaderOptions {
-  Limits limits{};
-  array::Validation validation = array::Validation::kStructure;
-  Parallel parallel{};  ///< For compressed bodies.
+  Limits limits{};                                               ///< What the file's messages may request.
+  array::Validation validation = array::Validation::kStructure;  ///< Of each batch; dictionaries once.
+  Parallel parallel{};                                           ///< For compressed bodies.
 };
 
 /// Reads an Arrow IPC file or stream file.
@@ -51,6 +51,7 @@ class CROSSDOCK_EXPORT FileReader final : public array::BatchStream {
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
 
+  /// The schema of all batches. Valid as long as the reader.
   const std::shared_ptr<const array::Schema>& schema() const override;
   /// Returns the batches in their order. Throws InvalidDataError, UnsupportedTypeError, FileChangedError,
   /// ResourceError. After a throw the stream is over.
@@ -58,7 +59,9 @@ class CROSSDOCK_EXPORT FileReader final : public array::BatchStream {
 
   /// True if the file has a footer: then batches can be read in any order.
   bool has_footer() const noexcept;
+  /// The number of batches, also of a stream file; it doesn't change with next().
   std::int64_t num_batches() const noexcept;
+  /// The rows of all batches together.
   std::int64_t num_rows() const noexcept;
   /// Returns the footer's custom metadata; for a stream file, the schema message's. Each batch has its own.
   const array::Metadata& custom_metadata() const noexcept;

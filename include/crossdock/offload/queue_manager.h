@@ -19,8 +19,10 @@ namespace crossdock::offload {
 /// independent packages put their work in one order and allocate in one context. Thread-safe.
 class CROSSDOCK_EXPORT Queues {
  public:
+  /// `drivers` must not be null. The queues that session::Runtime::queues() has are those that packages share.
   explicit Queues(std::shared_ptr<const device::DriverRegistry> drivers) : drivers_(std::move(drivers)) {}
 
+  /// The drivers whose devices it looks through, valid as long as this object.
   const device::DriverRegistry& drivers() const noexcept { return *drivers_; }
 
   /// Returns the device's own queue, DriverRegistry::default_queue(). Throws as that function.
@@ -51,10 +53,12 @@ class CROSSDOCK_EXPORT Queues {
 /// Python's current queues are separate (crossdock.offload): they follow tasks as well as threads.
 class CROSSDOCK_EXPORT QueueManager {
  public:
+  /// `queues` must not be null: it finds the queues that are named by filter strings.
   explicit QueueManager(std::shared_ptr<const Queues> queues) : queues_(std::move(queues)) {}
   QueueManager(const QueueManager&) = delete;
   QueueManager& operator=(const QueueManager&) = delete;
 
+  /// What the constructor was given, valid as long as the manager.
   const Queues& queues() const noexcept { return *queues_; }
 
   /// Returns the queue of the calling thread's innermost scope, else default_queue().
@@ -64,18 +68,23 @@ class CROSSDOCK_EXPORT QueueManager {
   device::Queue default_queue() const;
   /// Sets the default queue. Nullopt unsets it.
   void set_default_queue(std::optional<device::Queue> queue);
+  /// Sets the own queue of the device that a filter string chooses. Throws as Queues::queue(); then nothing has
+  /// changed.
   void set_default_queue(std::string_view filter) { set_default_queue(queues_->queue(filter)); }
 
   /// Makes its queue current in the thread that creates it, as long as the scope lives. Scopes are destroyed in reverse
   /// order, in that thread.
   class CROSSDOCK_EXPORT Scope {
    public:
+    /// Makes `queue` current for `manager`, which must outlive the scope. Other managers' current queues stay.
     Scope(const QueueManager& manager, device::Queue queue) noexcept;
+    /// The same with the queue that a filter string chooses. Throws as Queues::queue(); then nothing has changed.
     Scope(const QueueManager& manager, std::string_view filter) : Scope(manager, manager.queues().queue(filter)) {}
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
     ~Scope();
 
+    /// The queue that the scope has made current.
     const device::Queue& queue() const noexcept { return queue_; }
 
    private:

@@ -16,18 +16,18 @@ class Link;
 /// thread once the bytes have been copied or sent. Where send() ended with an error they may still be read until then:
 /// without an owner they must outlive the hub.
 struct OutgoingFrame {
-  const std::byte* data = nullptr;
-  std::uint64_t size = 0;
-  std::shared_ptr<const void> owner = {};
+  const std::byte* data = nullptr;         ///< Memory of the host; null for no bytes.
+  std::uint64_t size = 0;                  ///< In bytes; 0 is a frame, too.
+  std::shared_ptr<const void> owner = {};  ///< Keeps the bytes as they are; null if the caller does.
 };
 
 /// A frame that was received. Its bytes stay valid and unchanged as long as `owner` is held, also after the peer has
 /// closed its connection or was killed. A frame that came by address lies in the peer's memory, which the peer uses
 /// again once the last copy of `owner` was dropped, on any thread.
 struct Frame {
-  const std::byte* data =
-      nullptr;             ///< 64-aligned for frames that came by value; for others aligned as they were there.
-  std::uint64_t size = 0;  ///< In bytes.
+  /// 64-aligned for frames that came by value; for others aligned as they were there.
+  const std::byte* data = nullptr;
+  std::uint64_t size = 0;             ///< In bytes.
   std::shared_ptr<const void> owner;  ///< Null for a frame of 0 bytes.
   bool mapped = false;                ///< It came by address.
   /// The bytes for writing, or null: set by Message::make_writable().
@@ -35,9 +35,11 @@ struct Frame {
 };
 
 /// A message that was received: its meta bytes and its frames, in the order in which they were sent. Movable. Use it on
-/// one thread at a time; its frames' owners may be dropped on any thread.
+/// one thread at a time; its frames' owners may be dropped on any thread. One that was moved from has neither frames
+/// nor meta bytes.
 class CROSSDOCK_EXPORT Message {
  public:
+  /// Makes a message without frames and meta bytes; peers make the others.
   Message();
   Message(Message&&) noexcept;
   Message& operator=(Message&&) noexcept;
@@ -45,6 +47,7 @@ class CROSSDOCK_EXPORT Message {
 
   /// The meta bytes, valid as long as the message.
   std::span<const std::byte> meta() const noexcept { return meta_; }
+  /// The frames. A copy of a Frame with its owner may outlive the message and the peer.
   const std::vector<Frame>& frames() const noexcept { return frames_; }
   /// Sets Frame::writable of all frames. Frames that came by address are mapped once more, privately: each page that is
   /// written to becomes a copy, and nobody else sees the writes. Such frames are sent on without a copy as long as

@@ -33,6 +33,7 @@ using Notify = std::function<void()>;
 
 /// What one end wants of its connections. Each end has its own.
 struct CROSSDOCK_EXPORT PeerOptions {
+  /// Sets the defaults: those of TransportOptions, but for the ring of shm.
   PeerOptions();
   /// Options of `shm:` and `tcp:`; the ring of a listener is 256 KiB unless this says otherwise.
   session::TransportOptions transports;
@@ -43,9 +44,10 @@ struct CROSSDOCK_EXPORT PeerOptions {
   std::uint64_t max_message = 64ull << 30;
   /// The most frames of one message that is received.
   std::uint32_t max_frames = 1 << 16;
-  /// The most messages, and bytes by value in them, that the peer may send ahead of recv(). Each frame counts 128 bytes
-  /// more. A message of any size may be sent while no more than a quarter of these bytes is ahead.
+  /// The most messages that the peer may send ahead of recv(); at least 1.
   std::uint32_t window_messages = 64;
+  /// The most bytes by value in these messages. Each frame counts 128 bytes more. A message of any size may be sent
+  /// while no more than a quarter of these bytes is ahead.
   std::uint64_t window_bytes = 64ull << 20;
   /// The most regions of the peer's memory that are mapped here at once; more frames come by value. Each takes a
   /// descriptor. 0: an eighth of the descriptors that this process may have, between 16 and 4096.
@@ -66,13 +68,14 @@ struct CROSSDOCK_EXPORT PeerOptions {
 struct HubOptions {
   std::shared_ptr<session::Runtime> runtime{};  ///< Null: the default runtime, by whose pools memory is recognized.
   std::shared_ptr<device::Pool> pool{};         ///< What frames in other memory are copied into. Null: one of its own.
-  LogCallback log{};
+  LogCallback log{};                            ///< Empty: log lines are dropped.
 };
 
 /// One end of a connection of equals. Thread-safe: messages go out in the order of the calls. Destroying it calls
 /// abort(), unless close() was called; messages and frames that were received stay valid.
 class CROSSDOCK_EXPORT Peer {
  public:
+  /// For Hub and PeerListener, which make peers.
   explicit Peer(std::shared_ptr<Link> link);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -111,6 +114,8 @@ class CROSSDOCK_EXPORT Peer {
   /// Ends at once: messages that weren't sent yet are dropped, and their `done` gets ClosedError. The peer's recv()
   /// throws ConnectionError after the messages that it has. The connection itself stays as after close().
   void abort() noexcept;
+  /// Returns true after close() or abort() of this end. A connection that the peer has ended isn't closed: recv() says
+  /// so.
   bool closed() const noexcept;
 
   bool same_machine() const noexcept;           ///< It is connected by `shm:`.
@@ -122,15 +127,17 @@ class CROSSDOCK_EXPORT Peer {
 
   /// What a connection has sent and received so far.
   struct Stats {
-    std::uint64_t sent = 0, received = 0;  ///< Messages.
-    std::uint64_t frames_by_address = 0;   ///< Of those sent.
-    std::uint64_t bytes_by_address = 0;
+    std::uint64_t sent = 0;               ///< Messages that left this end.
+    std::uint64_t received = 0;           ///< Messages that arrived, whether recv() has returned them or not.
+    std::uint64_t frames_by_address = 0;  ///< Of those sent.
+    std::uint64_t bytes_by_address = 0;   ///< Of these frames.
     std::uint64_t bytes_by_value = 0;     ///< Of those sent: frames.
     std::uint64_t bytes_copied = 0;       ///< Into the pool.
     std::uint64_t regions_with_peer = 0;  ///< Regions of this end's memory that the peer has now.
     std::uint64_t regions_of_peer = 0;    ///< Regions of the peer's memory that this end has now.
     bool operator==(const Stats&) const = default;
   };
+  /// Returns the numbers as they are now. Throws ForkError.
   Stats stats() const;
 
  private:
@@ -141,6 +148,7 @@ class CROSSDOCK_EXPORT Peer {
 class CROSSDOCK_EXPORT PeerListener {
  public:
   struct Impl;  ///< src/peers
+  /// For Hub, which makes listeners.
   explicit PeerListener(std::shared_ptr<Impl> impl);
   ~PeerListener();
   PeerListener(const PeerListener&) = delete;
@@ -154,6 +162,8 @@ class CROSSDOCK_EXPORT PeerListener {
   void when_ready(Notify notify);
   /// Waits for a peer. One thread at a time may wait. Throws TimeoutError, InterruptedError, ClosedError.
   std::unique_ptr<Peer> accept(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
+  /// Stops listening, drops peers that weren't accepted, and wakes accept(), which throws ClosedError. A second call
+  /// does nothing.
   void close() noexcept;
 
  private:
@@ -165,6 +175,7 @@ class CROSSDOCK_EXPORT PeerListener {
 /// ForkError.
 class CROSSDOCK_EXPORT Hub {
  public:
+  /// Starts the thread. Throws ResourceError.
   explicit Hub(const HubOptions& options = {});
   /// Ends all connections, as Peer::abort() does, and joins the threads. Frames that were received stay valid.
   ~Hub();

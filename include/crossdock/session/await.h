@@ -21,13 +21,17 @@ using WhenReadable = std::function<void(int descriptor, std::function<void()> re
 /// The result of next(), for co_await. Await it at once, and once.
 class CROSSDOCK_EXPORT NextBatch {
  public:
+  /// As next(), which makes one.
   NextBatch(Reader& reader, WhenReadable when_readable);
   ~NextBatch();
   NextBatch(const NextBatch&) = delete;
   NextBatch& operator=(const NextBatch&) = delete;
 
+  /// Returns true if the next batch, the end or an error is there already, so that nothing is suspended.
   bool await_ready();
+  /// Hands the descriptor to the loop. Returns false if something has arrived in the meantime.
   bool await_suspend(std::coroutine_handle<> coroutine);
+  /// Returns the batch, or nullopt at the end. Throws as next().
   std::optional<array::RecordBatch> await_resume();
 
  private:

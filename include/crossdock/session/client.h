@@ -46,9 +46,9 @@ struct CatalogEntry {
   /// Of tensors: without fields; tensor_content() says what it says of them. Null for a factory, whose schema is known
   /// when it is called.
   std::shared_ptr<const array::Schema> schema;
-  std::int64_t rows = -1;  ///< -1: not known, or tensors.
-  std::int64_t bytes = -1;
-  std::string device;  ///< "cpu"
+  std::int64_t rows = -1;   ///< -1: not known, or tensors.
+  std::int64_t bytes = -1;  ///< Of all bodies as they are sent, with dictionaries; -1: not known.
+  std::string device;       ///< "cpu"
   /// How the bodies of a get() without options come over this connection. Absent if they can't come, if the server
   /// doesn't say, or of a client with two connections.
   std::optional<transport::Way> way{};
@@ -66,8 +66,8 @@ struct ListOptions {
 
 /// A location that a Flight server has named, and why a table wasn't read from there.
 struct LocationTried {
-  std::string location;
-  std::string why;
+  std::string location;  ///< Its URI, as the server has named it.
+  std::string why;       ///< The reason, for people.
 };
 
 // Observers of a stream, for the tools of this project. Their arguments are defined in src/session/observe.h. An
@@ -85,13 +85,13 @@ using BatchObserver = std::function<void(const BatchArrival&)>;
 
 /// Consecutive rows of a table.
 struct RowRange {
-  std::uint64_t first = 0;
+  std::uint64_t first = 0;  ///< From 0.
   std::uint64_t count = 0;  ///< Rows behind the table's end don't exist, and are left out.
 };
 
 /// Consecutive batches of a table, by their places in it.
 struct BatchRange {
-  std::uint32_t first = 0;
+  std::uint32_t first = 0;  ///< From 0.
   std::uint32_t count = 0;  ///< Batches behind the table's end don't exist, and are left out.
 };
 
@@ -106,8 +106,8 @@ struct GetOptions {
   /// The batches of a table to get, in ascending order, without overlaps; at most 4096 ranges. Not together with
   /// `rows`. Client::batch_statistics() says how many rows each has, and of which version.
   std::optional<std::vector<BatchRange>> batches{};
-  transport::WaitMode wait = transport::WaitMode::kAuto;
-  TimeLimit timeout{};  ///< Of the wait for each batch.
+  transport::WaitMode wait = transport::WaitMode::kAuto;  ///< How next() waits.
+  TimeLimit timeout{};                                    ///< Of the wait for each batch.
   /// The device on which batches are wanted. Memory of this device that the server has published is opened, without a
   /// copy, and where the transport reaches the device, bodies by value are received into its memory. Other batches are
   /// copied there by one copy each, which is over when next() returns. Absent: the host.
@@ -133,13 +133,13 @@ struct GetOptions {
   /// For other parts of this library: memory instead of that of `arena` (src/transport/body_memory.h).
   std::shared_ptr<transport::BodyMemory> memory{};
   WireObserver on_message{};  ///< The connection keeps the observer until its next stream.
-  BatchObserver on_batch{};
+  BatchObserver on_batch{};   ///< Called for each batch of the stream.
 };
 
 /// Options of Client::tensor() and Client::tensors().
 struct TensorOptions {
-  transport::WaitMode wait = transport::WaitMode::kAuto;
-  TimeLimit timeout{};  ///< Of the wait for each tensor.
+  transport::WaitMode wait = transport::WaitMode::kAuto;  ///< How the call waits.
+  TimeLimit timeout{};                                    ///< Of the wait for each tensor.
   /// As GetOptions::device: where tensors are wanted. Absent: the host. Not together with `out`, whose device counts.
   std::optional<device::Device> device{};
   /// As GetOptions::copy_on_write: the consumer may write to tensors on the host.
@@ -166,13 +166,14 @@ struct TensorOptions {
 
 /// What Reader::try_next() has found.
 struct Polled {
+  /// The kinds of results.
   enum class State : std::uint8_t {
     kBatch,   ///< The next batch.
     kEnd,     ///< The end of the stream.
     kNotYet,  ///< Nothing: the next batch hasn't arrived.
     kFailed,  ///< An error, which ended the stream.
   };
-  State state = State::kNotYet;
+  State state = State::kNotYet;               ///< Says which of the others is set.
   std::optional<array::RecordBatch> batch{};  ///< With kBatch alone.
   std::exception_ptr error{};                 ///< With kFailed alone: what next() would have thrown.
 };
@@ -187,14 +188,17 @@ struct Polled {
 class CROSSDOCK_EXPORT Reader : public array::BatchStream {
  public:
   ~Reader() override;
+  /// The schema of the batches that next() returns, with GetOptions::columns alone. Valid as long as the reader.
   const std::shared_ptr<const array::Schema>& schema() const override;
+  /// Waits for the next batch, and returns it; nullopt at the end. Throws as the class says.
   std::optional<array::RecordBatch> next() override;
-  /// next() without waiting and without exceptions, for event loops. If the next batch hasn't arrived yet, call
+  /// Does next() without waiting and without exceptions, for event loops. If the next batch hasn't arrived yet, call
   /// prepare_sleep(); if it returns true, wait until descriptor() is readable, and call awake(). Then try again.
   /// Coroutines have all of this in one call: session::next() of await.h.
   Polled try_next() noexcept;
   /// Returns false if something has arrived in the meantime: then don't sleep, call try_next() again at once.
   bool prepare_sleep();
+  /// Ends what prepare_sleep() has begun: the server needs not wake this end any more. Does nothing after the end.
   void awake();
   /// The descriptor to wait for; -1 once the stream has ended. Get it again before each wait: with two connections it
   /// changes.
@@ -215,9 +219,11 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were
   /// returned before stay valid.
   void close();
+  /// Returns true once the stream is over: at its end, after an error, or after close().
   bool closed() const noexcept;
 
   struct Impl;  ///< src/session
+  /// For Client, which makes readers.
   explicit Reader(std::unique_ptr<Impl> impl);
 
  private:

@@ -16,8 +16,8 @@ namespace crossdock::session {
 
 /// Options of open_file().
 struct OpenOptions {
-  ipc::Limits limits{};
-  array::Validation validation = array::Validation::kStructure;
+  ipc::Limits limits{};                                          ///< What the file's messages may request.
+  array::Validation validation = array::Validation::kStructure;  ///< kFull for a file from somebody who isn't trusted.
 };
 
 /// Opens an Arrow IPC file or stream file. The file is mapped read-only, and uncompressed batches are views of the
@@ -36,17 +36,17 @@ CROSSDOCK_EXPORT std::unique_ptr<ipc::FileReader> open_file(const std::string& p
 
 /// Options of write_file().
 struct WriteOptions {
-  ipc::ContainerForm form = ipc::ContainerForm::kFile;
-  ipc::Codec codec = ipc::Codec::kNone;
+  ipc::ContainerForm form = ipc::ContainerForm::kFile;  ///< A pipe takes either.
+  ipc::Codec codec = ipc::Codec::kNone;                 ///< Compressed batches can't be served as they are.
   std::optional<int> level{};  ///< Of the codec. Absent: its default for columns (LZ4 0, ZSTD 1).
   array::Metadata metadata{};  ///< The footer's custom metadata; a stream file has no place for it.
 };
 
 /// What write_file() has written.
 struct WriteResult {
-  std::int64_t batches = 0;
-  std::int64_t rows = 0;
-  std::int64_t bytes = 0;  ///< Size of the file.
+  std::int64_t batches = 0;  ///< Without those of dictionaries.
+  std::int64_t rows = 0;     ///< Of all batches.
+  std::int64_t bytes = 0;    ///< Size of the file.
 };
 
 /// Writes a whole stream to a file, directly from the memory of its buffers.

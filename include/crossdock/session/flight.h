@@ -37,7 +37,7 @@ struct FlightOptions {
   std::vector<std::string> ticket_keys{};
   std::chrono::seconds ticket_lifetime{300};       ///< How long a ticket may be used; at least 1 s.
   std::chrono::seconds login_lifetime{12 * 3600};  ///< The same for what a login is answered with.
-  FlightPuts puts = FlightPuts::kRefused;
+  FlightPuts puts = FlightPuts::kRefused;          ///< Which tables clients may publish here.
   /// The most bytes of one table that a client sends, with its messages. Each takes memory of this process.
   std::uint64_t max_put_bytes = 16ull << 30;
 };
@@ -48,6 +48,7 @@ struct GrpcOptions {
   std::string token{};
   /// A login by Handshake, before the first call, and again when the server asks for it. Empty: none.
   std::string user{};
+  /// The password of `user`. Over `grpc:` it is sent as it is, so use `grpc+tls:` in networks that others read.
   std::string password{};
 };
 

@@ -15,6 +15,7 @@ namespace crossdock::session {
 /// publishing recognizes memory that needs no copy. Thread-safe.
 class CROSSDOCK_EXPORT Runtime {
  public:
+  /// Makes a runtime of its own, apart from default_runtime(). Looks for no driver yet.
   Runtime();
   ~Runtime();
 

@@ -58,7 +58,7 @@ struct ServerOptions {
   /// and of root on this machine, and clients over networks that have proved the token or a certificate that the server
   /// demands.
   bool stats_for_all = false;
-  LogCallback log{};
+  LogCallback log{};                                                 ///< Empty: log lines are dropped.
   std::shared_ptr<Runtime> runtime{};                                ///< Null: the default runtime.
   std::shared_ptr<const transport::TransportRegistry> transports{};  ///< Null: make_transports().
 };
@@ -76,6 +76,7 @@ struct PublishOptions {
 };
 
 /// A source that Server::prepare() has read, for Server::commit() of the same server. Destroying it frees the source.
+/// Move-only: one that was moved from is empty, and commit() refuses it.
 class CROSSDOCK_EXPORT Prepared {
  public:
   Prepared(Prepared&& other) noexcept;
@@ -153,6 +154,8 @@ class CROSSDOCK_EXPORT Server {
   /// signs no tickets): nothing has changed then.
   void replace_ticket_keys(const std::vector<std::string>& keys = {});
 
+  /// Returns a snapshot, also while the server drains. Waits for the server's thread, and for no peer. Throws
+  /// ForkError.
   ServerStats stats() const;
 
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.

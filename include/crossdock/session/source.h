@@ -26,14 +26,22 @@ enum class Stability : std::uint8_t {
 class CROSSDOCK_EXPORT Source {
  public:
   /// What a source is: read once for all, live, made for each consumer, a file, or tensors.
-  enum class Kind : std::uint8_t { kTable, kLive, kFactory, kFile, kTensors };
+  enum class Kind : std::uint8_t {
+    kTable,    ///< From table().
+    kLive,     ///< From live().
+    kFactory,  ///< From factory().
+    kFile,     ///< From file().
+    kTensors,  ///< From tensor() or tensors().
+  };
 
   /// Publishes all batches of `stream`. They are read on the publishing thread when the source is published, and all
   /// consumers get the same memory. Memory of an Arena, and batches in a DeviceArena, are not copied: publishing takes
   /// the arena over and freezes it. Other batches are copied once, from a device's memory too.
   static Source table(std::unique_ptr<array::BatchStream> stream);
-  /// Publishes one batch, or several of one schema, of which there must be at least one, in the same way.
+  /// Publishes one batch in the same way.
   static Source table(array::RecordBatch batch);
+  /// Publishes several batches in the same way. Throws InvalidArgumentError for none, and InvalidDataError if they have
+  /// different schemas or device types.
   static Source table(std::vector<array::RecordBatch> batches);
   /// Publishes a stream that can be read once. The first consumer gets it, batch by batch as batches arrive, through
   /// recycled memory; a second one gets ConsumedError. The stream is read, and destroyed, on the server's own threads:
@@ -55,6 +63,7 @@ class CROSSDOCK_EXPORT Source {
   /// is the beginning of another.
   static Source tensors(std::vector<NamedTensor> tensors);
 
+  /// Returns what the source was made as. It doesn't change.
   Kind kind() const noexcept { return kind_; }
 
  private:

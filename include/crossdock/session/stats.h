@@ -17,14 +17,14 @@ namespace crossdock::session {
 
 /// Durations, counted in buckets of a logarithmic scale. Not thread-safe.
 struct DurationHistogram {
-  static constexpr std::size_t kBuckets = 13;
+  static constexpr std::size_t kBuckets = 13;  ///< The last one is for all that is longer than limit(11), 67 s.
   /// Returns the upper limit of a bucket: 16 µs, 64 µs, 256 µs, ... The last bucket has none.
   static constexpr std::chrono::microseconds limit(std::size_t bucket) noexcept {
     return std::chrono::microseconds(std::int64_t{16} << (2 * bucket));
   }
 
   std::array<std::uint64_t, kBuckets> counts{};  ///< Not cumulative.
-  std::chrono::nanoseconds sum{0};
+  std::chrono::nanoseconds sum{0};               ///< Of all durations.
 
   /// Counts `n` durations of `all` together, each as long as their mean. Negative ones count as 0.
   void add(std::chrono::nanoseconds all, std::uint64_t n = 1) noexcept {
@@ -36,6 +36,7 @@ struct DurationHistogram {
     counts[bucket] += n;
     sum += all;
   }
+  /// Adds the counts and the sum of another one.
   void add(const DurationHistogram& other) noexcept {
     for (std::size_t i = 0; i < kBuckets; ++i) counts[i] += other.counts[i];
     sum += other.sum;
@@ -45,10 +46,10 @@ struct DurationHistogram {
 
 /// Statistics of one published name.
 struct SourceStats {
-  std::string name;
+  std::string name;  ///< As it was published; any bytes.
   std::string kind;  ///< "table", "tensor", "tensors", "arena", "pool", "file", "snapshot", "live", "factory", ...
-  std::int64_t rows = -1;  ///< -1: not known (live), or tensors.
-  std::int64_t bytes = -1;
+  std::int64_t rows = -1;          ///< -1: not known (live), or tensors.
+  std::int64_t bytes = -1;         ///< Of all bodies, with dictionaries; -1: not known (live).
   std::uint64_t bytes_copied = 0;  ///< By the one copy of heap or device data, or by the copies of a live stream.
   std::uint64_t streams = 0;       ///< That were started, since it was published.
 };
@@ -60,25 +61,30 @@ struct ConsumerStats {
   std::string peer;       ///< The client in readable form, as in "tcp://10.0.0.7:55112".
   std::string name;       ///< Name of the stream that it reads; empty between streams.
   std::string previous;   ///< Name of the last stream that has ended; empty: none has. Its leases may be held still.
-  std::uint64_t batches = 0, rows = 0, bytes = 0;
-  std::uint64_t window = 0;     ///< Messages that it may lag behind.
-  std::uint64_t in_flight = 0;  ///< Messages sent and not taken yet.
-  std::uint64_t leases = 0;     ///< Buffers that it holds.
-  std::uint64_t leased_bytes = 0;
+  std::uint64_t batches = 0;       ///< Sent since it connected, in all streams, with those of dictionaries.
+  std::uint64_t rows = 0;          ///< Of these batches.
+  std::uint64_t bytes = 0;         ///< Of their bodies, by reference and by value.
+  std::uint64_t window = 0;        ///< Messages that it may lag behind.
+  std::uint64_t in_flight = 0;     ///< Messages sent and not taken yet.
+  std::uint64_t leases = 0;        ///< Buffers that it holds.
+  std::uint64_t leased_bytes = 0;  ///< Of these buffers.
   std::optional<std::chrono::milliseconds> oldest_lease{};  ///< Age of the oldest lease, if there is one.
   std::uint64_t bytes_by_value = 0;                         ///< The part of `bytes` that was sent by value.
   std::string carrier;                                      ///< What moves the bytes, as in "shm" or "tcp".
-  /// How the bodies of the stream that it reads go, and why; without meaning between streams. `why` is empty of a
-  /// connection that carries no bodies, and `way` then without meaning. Both are those that the stream began with: a
-  /// batch of a live stream that finds no room within the lease limit is sent by value in any case.
+  /// How the bodies of the stream that it reads go; without meaning between streams, and if `why` is empty. It is the
+  /// way that the stream began with: a batch of a live stream that finds no room within the lease limit is sent by
+  /// value in any case.
   transport::Way way = transport::Way::kMessage;
+  /// The reason for `way`, for people. Empty for a connection that carries no bodies.
   std::string why;
 };
 
 /// Sums over all streams since the server's start, also those of consumers that have disconnected. They never decrease.
 struct StreamTotals {
-  std::uint64_t streams = 0;  ///< That were opened, also of the catalog, without those of statistics.
-  std::uint64_t batches = 0, rows = 0, bytes = 0;
+  std::uint64_t streams = 0;         ///< That were opened, also of the catalog, without those of statistics.
+  std::uint64_t batches = 0;         ///< Sent, with those of dictionaries.
+  std::uint64_t rows = 0;            ///< Of these batches.
+  std::uint64_t bytes = 0;           ///< Of their bodies, by reference and by value.
   std::uint64_t bytes_by_value = 0;  ///< The part of `bytes` that was sent by value.
   /// The time from a request to the first batch that was sent, one for each stream that has sent a batch.
   DurationHistogram first_batch;
@@ -86,6 +92,7 @@ struct StreamTotals {
   /// of the server's thread count as equally long. A consumer that is slow makes it long.
   DurationHistogram batch;
 
+  /// Adds all counts of another one.
   void add(const StreamTotals& other) noexcept {
     streams += other.streams;
     batches += other.batches;
@@ -107,22 +114,22 @@ struct RelayStats {
   std::uint64_t evictions = 0;      ///< Names that were withdrawn to make room.
   std::uint64_t bytes_fetched = 0;  ///< Sum of the buffers of what was fetched.
   std::uint64_t bytes_used = 0;     ///< Of `max_memory`.
-  std::uint64_t max_memory = 0;
-  std::string upstream;  ///< The URI that it is connected to; empty: not connected.
+  std::uint64_t max_memory = 0;     ///< RelayOptions::max_memory, in bytes; never 0.
+  std::string upstream;             ///< The URI that it is connected to; empty: not connected.
 };
 
 /// A snapshot of statistics: the cost of each source, the leases of each consumer, and counters since the start.
 struct ServerStats {
-  std::string version;  ///< Of Crossdock, as "0.1.0".
-  std::uint32_t pid = 0;
-  std::chrono::milliseconds uptime{0};
-  std::vector<std::string> uris;
+  std::string version;                  ///< Of Crossdock, as "0.1.0".
+  std::uint32_t pid = 0;                ///< The server's process.
+  std::chrono::milliseconds uptime{0};  ///< Since the server was made.
+  std::vector<std::string> uris;        ///< As Server::uris().
 
-  std::vector<SourceStats> sources;
-  std::vector<ConsumerStats> consumers;
-  /// Entries that an answer to another process has no room for. Those that hold leases or read a stream have precedence
-  /// among the consumers, and those with the most requests among the sources.
+  std::vector<SourceStats> sources;      ///< By name.
+  std::vector<ConsumerStats> consumers;  ///< One for each connection, without order.
+  /// Sources that an answer to another process has no room for. Those with the most requests have precedence.
   std::uint64_t sources_left_out = 0;
+  /// Consumers that such an answer has no room for. Those that hold leases or read a stream have precedence.
   std::uint64_t consumers_left_out = 0;
 
   std::uint64_t connections = 0;           ///< Those that are there.
@@ -132,12 +139,12 @@ struct ServerStats {
   /// (there was no handshake in time), "full" (max_connections), "resources" (no memory or descriptors are left, or too
   /// many handshakes are under way), "protection" (TLS or checksums that one end demands and the other doesn't have).
   std::map<std::string, std::uint64_t> rejected_connections;
-  std::uint64_t protocol_errors = 0;  ///< Connections ended because of a protocol violation.
-  StreamTotals totals;
+  std::uint64_t protocol_errors = 0;      ///< Connections ended because of a protocol violation.
+  StreamTotals totals;                    ///< Of all streams since the start.
   std::uint64_t bytes_copied = 0;         ///< Of all sources since the start; see SourceStats::bytes_copied.
   std::uint64_t bitmap_bytes_copied = 0;  ///< For bitmaps of slices that don't start at a byte boundary.
   std::uint64_t leases = 0;               ///< Buffers that all consumers hold.
-  std::uint64_t leased_bytes = 0;
+  std::uint64_t leased_bytes = 0;         ///< Of these buffers.
   std::optional<std::chrono::milliseconds> oldest_lease{};  ///< Age of the oldest lease, if there is one.
   std::optional<RelayStats> relay{};                        ///< Of a relay alone.
 };

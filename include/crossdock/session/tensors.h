@@ -17,7 +17,7 @@ struct NamedTensor {
   /// Where it is among the others: the keys of nested dictionaries, outermost first, each in UTF-8. Empty for the only
   /// tensor of a name.
   std::vector<std::string> path{};
-  array::Tensor tensor{};
+  array::Tensor tensor{};  ///< Shares its memory with other copies; the memory is kept as long as this is held.
 };
 
 /// What the schema of a published name says about its tensors. A plain value.

@@ -14,11 +14,11 @@ namespace crossdock::session {
 
 /// Options of all transports that reach other processes.
 struct TransportOptions {
-  transport::ShmOptions shm = {};
-  transport::TcpOptions tcp = {};
-  transport::UcxOptions ucx = {};
-  transport::FabricOptions fabric = {};
-  GrpcOptions grpc = {};
+  transport::ShmOptions shm = {};        ///< For `shm:`.
+  transport::TcpOptions tcp = {};        ///< For `tcp:` and `tcp+tls:`.
+  transport::UcxOptions ucx = {};        ///< For `ucx:`.
+  transport::FabricOptions fabric = {};  ///< For `fabric:`.
+  GrpcOptions grpc = {};                 ///< For clients over `grpc:` and `grpc+tls:`; servers have FlightOptions.
   /// For `tcp+tls:`, whose other options are those of `tcp`, and for clients over `grpc+tls:`.
   transport::TlsOptions tls = {};
 };

@@ -22,19 +22,25 @@ concept StopToken = requires(const T& token) {
 /// the answer is true, it throws InterruptedError. Copies share the function. Empty by default: nothing is asked.
 class InterruptHook {
  public:
+  /// Asks nothing.
   InterruptHook() noexcept = default;
   // Implicit: it stands where a function or a token is expected. NOLINTBEGIN(google-explicit-constructor)
+  /// Asks nothing.
   InterruptHook(std::nullptr_t) noexcept {}
+  /// Asks a token, of which it keeps a copy. A token that can't be stopped is as good as none.
   template <StopToken T>
   InterruptHook(T token) {
     if (token.stop_possible()) ask_ = [token = std::move(token)] { return token.stop_requested(); };
   }
+  /// Asks a function, which returns true to end the call. It is called on the thread that waits, and may throw: the
+  /// call then ends with that exception.
   template <class F>
   requires(!std::same_as<std::remove_cvref_t<F>, InterruptHook> && std::is_invocable_r_v<bool, F&> &&
            std::constructible_from<std::function<bool()>, F>) InterruptHook(F&& ask)
       : ask_(std::forward<F>(ask)) {}
   // NOLINTEND(google-explicit-constructor)
 
+  /// Returns false if nothing is asked.
   explicit operator bool() const noexcept { return ask_ != nullptr; }
   /// Asks. There must be a function.
   bool operator()() const { return ask_(); }

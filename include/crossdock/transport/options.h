@@ -28,8 +28,10 @@ enum class Way : std::uint8_t {
 /// A set of ways.
 class Ways {
  public:
+  /// Makes an empty set.
   constexpr Ways() noexcept = default;
-  // Implicit: a way is a set of one. NOLINTNEXTLINE(google-explicit-constructor)
+  /// Makes a set of one. Implicit, because a way is such a set.
+  // NOLINTNEXTLINE(google-explicit-constructor)
   constexpr Ways(Way way) noexcept : bits_(static_cast<std::uint8_t>(way)) {}
   /// Takes the bits of a peer's packet. Unknown bits are dropped.
   static constexpr Ways from_bits(std::uint32_t bits) noexcept {
@@ -37,10 +39,15 @@ class Ways {
     ways.bits_ = static_cast<std::uint8_t>(bits & 7U);
     return ways;
   }
+  /// Returns the ways as bits of Way's numbers.
   constexpr std::uint8_t bits() const noexcept { return bits_; }
+  /// Returns true if `way` is one of them.
   constexpr bool has(Way way) const noexcept { return (bits_ & static_cast<std::uint8_t>(way)) != 0; }
+  /// Returns true if there is none: bodies can't reach the other end.
   constexpr bool empty() const noexcept { return bits_ == 0; }
+  /// Returns the ways of either set.
   friend constexpr Ways operator|(Ways a, Ways b) noexcept { return from_bits(a.bits_ | std::uint32_t{b.bits_}); }
+  /// Returns the ways that both sets have.
   friend constexpr Ways operator&(Ways a, Ways b) noexcept { return from_bits(a.bits_ & std::uint32_t{b.bits_}); }
   bool operator==(const Ways&) const = default;
 
@@ -62,16 +69,19 @@ struct ShmOptions {
   std::uint64_t max_request = 1ull << 20;
   /// Longest body by value that is accepted from the peer; 0: none.
   std::uint64_t max_body = 64ull << 30;
-  /// Limits the bytes and the number of regions of one connection's peer that may be mapped in this process. Batches
-  /// that are still held count.
+  /// Limits the bytes of regions of one connection's peer that may be mapped in this process. Batches that are still
+  /// held count. A region over the limit ends the connection (ProtocolError).
   std::uint64_t max_region_bytes = 1ull << 40;
+  /// Limits the number of such regions, in the same way. 0: no memory by address is accepted.
   std::uint32_t max_regions = 65536;
+  /// The time in which a client must have completed its handshake, else the listener rejects it; above 0. The time that
+  /// a client waits for is ClientOptions::timeout.
   std::chrono::milliseconds handshake_timeout{5000};
   /// Server: user ids that may connect, in addition to the server's own. The mode of the socket follows from this:
   /// 0600, or 0666 in a directory that these users can reach. Client: user ids whose servers are trusted to supply
   /// data, in addition to the client's own and root.
   std::vector<std::uint32_t> other_users = {};
-  bool any_user = false;
+  bool any_user = false;     ///< Every user of this machine counts as one of `other_users`.
   bool accept_files = true;  ///< Client: accepts kFile regions. If false: ProtocolError, which names the option.
 };
 
@@ -80,7 +90,7 @@ struct ShmOptions {
 enum class Checksum : std::uint8_t {
   kAuto,  ///< Doesn't request it: the peer decides.
   kOn,    ///< Requests it; a peer that doesn't know it, or has kOff, is rejected (HandshakeError).
-  kOff,
+  kOff,   ///< Never: a peer that requests it is rejected (HandshakeError).
 };
 
 /// Certificates and keys of an end that speaks TLS: texts in PEM form, not names of files.
@@ -114,6 +124,7 @@ struct TcpOptions {
   std::string token = {};
   /// Detects damage by the network. Doesn't protect from an attacker who changes bytes on purpose.
   Checksum checksum = Checksum::kAuto;
+  /// The time in which a client must have completed its handshake, as in ShmOptions.
   std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the socket is full, for one connection.
   std::size_t queue_bytes = 256 << 10;
@@ -142,6 +153,7 @@ struct FabricOptions {
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
+  /// The time in which a client must have completed its handshake, as in ShmOptions.
   std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the link is full, for one connection.
   std::size_t queue_bytes = 256 << 10;
@@ -177,6 +189,7 @@ struct UcxOptions {
   std::uint64_t max_body = 64ull << 30;
   /// A secret that both ends must know, as in TcpOptions.
   std::string token = {};
+  /// The time in which a client must have completed its handshake, as in ShmOptions.
   std::chrono::milliseconds handshake_timeout{5000};
   /// Bytes that send() may copy and keep while the network is full, for one connection. Small parts of bodies are
   /// copied besides, up to 8 MiB for one connection, and 64 MiB for all that use one network interface.
