@@ -19,8 +19,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
+FILTER = "s,^struct std::hash<,struct hash<,; s,std::ranges::enable_view<.*> =,enable_view =,; s,^__extension__ ,,"
+
 # What differs from Doxygen's defaults. `///` comments begin with a brief sentence. Specializations of templates
-# of the standard library are written so that this version of Doxygen can read them, and then left out.
+# of the standard library are written so that this version of Doxygen can read them, and then left out; so is a keyword
+# of g++ that Sphinx doesn't know.
 SETTINGS = """
 PROJECT_NAME = crossdock
 INPUT = {include}
@@ -41,7 +44,7 @@ MACRO_EXPANSION = YES
 EXPAND_ONLY_PREDEF = YES
 PREDEFINED = CROSSDOCK_EXPORT= CROSSDOCK_API=
 AUTOLINK_SUPPORT = NO
-INPUT_FILTER = "sed -e 's,^struct std::hash<,struct hash<,; s,std::ranges::enable_view<.*> =,enable_view =,'"
+INPUT_FILTER = "sed -e '{filter}'"
 EXCLUDE_SYMBOLS = hash* enable_view*
 QUIET = YES
 WARN_IF_UNDOCUMENTED = NO
@@ -82,14 +85,13 @@ class Headers:
             raise HeadersError("doxygen isn't installed, which reads the C++ headers: ./dev docs installs it")
         shutil.rmtree(xml_folder, ignore_errors=True)
         xml_folder.mkdir(parents=True)
-        settings = SETTINGS.format(include=include, xml=xml_folder)
+        settings = SETTINGS.format(include=include, xml=xml_folder, filter=FILTER)
         done = subprocess.run([doxygen, "-"], input=settings, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise HeadersError(f"doxygen failed: {done.stderr.strip()}")
         paths = [path for path in sorted(xml_folder.glob("*.xml")) if path.name not in ("index.xml", "Doxyfile.xml")]
-        self.compounds = [
-            compound for path in paths for compound in xml.etree.ElementTree.parse(path).iterfind("compounddef")
-        ]
+        self.files = {path: xml.etree.ElementTree.parse(path) for path in paths}
+        self.compounds = [compound for tree in self.files.values() for compound in tree.iterfind("compounddef")]
         self._types = {
             _text(compound, "compoundname"): compound
             for compound in self.compounds
@@ -148,7 +150,7 @@ class Headers:
         return bool(
             (name in (own, "operator=") and re.match(itself, arguments))
             or (name in self._short_names and name != own)  # a constructor of a base class that is used
-            or _place(member)[0] != _place(compound)[0]  # the definition of a template's member
+            or is_definition(compound, member)
             or (OF_ITERATORS.fullmatch(name) and compound.find(".//memberdef[name='iterator_concept']") is not None)
             or name.startswith("~")
             or re.search(r"=\s*(?:default|delete)$", arguments)
@@ -162,8 +164,13 @@ class Headers:
         if primary is None:
             return ""
         members = "".join(_said(member) for member in primary.iterfind(f"sectiondef/memberdef[name='{name}']"))
-        code = [text for element in primary.iterfind("detaileddescription//computeroutput") for text in element.itertext()]
+        code = ["".join(element.itertext()) for part in _texts(primary) for element in part.iter("computeroutput")]
         return members or " ".join(text for text in code if text.removesuffix("()") == name)
+
+
+def is_definition(compound: Element, member: Element) -> bool:
+    """Whether a member is the definition, in another header, of one that its class declares."""
+    return _place(member)[0] != _place(compound)[0]
 
 
 def _short(name: str) -> str:
@@ -184,8 +191,11 @@ def _text(element: Element, tag: str) -> str:
 
 
 def _said(element: Element) -> str:
-    parts = [element.find("briefdescription"), element.find("detaileddescription")]
-    return "".join(text for part in parts if part is not None for text in part.itertext()).strip()
+    return "".join(text for part in _texts(element) for text in part.itertext()).strip()
+
+
+def _texts(element: Element) -> list[Element]:
+    return element.findall("briefdescription") + element.findall("detaileddescription")
 
 
 def _place(element: Element) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """The reference of the public C++ and C headers: Doxygen reads them (tools/headers.py), Breathe shows what it found.
 
-A public name without a text is an error. In a page, this block stands for all headers of a folder of include/crossdock/,
-each with what it declares in its order:
+A public name without a text is an error. In a page, this block stands for all headers of a folder of
+include/crossdock/, each with what it declares in its order:
 
     ```{cpp-headers} session
     ```
@@ -40,7 +40,24 @@ def read() -> headers.Headers:
         raise ExtensionError(str(error)) from error
     if lacking := found.lacking():
         raise ExtensionError("\n".join(["names of include/ have no text:", *lacking]))
+    leave_out(found)
     return found
+
+
+def leave_out(found: headers.Headers) -> None:
+    """Removes from the XML what Sphinx can't read or would show twice: values that are requires-expressions, and
+    members that are defined apart from their declaration.
+    """
+    for path, tree in found.files.items():
+        for compound in tree.iterfind("compounddef"):
+            for section in compound.iterfind("sectiondef"):
+                for member in section.findall("memberdef"):
+                    value = member.find("initializer")
+                    if value is not None and "requires" in "".join(value.itertext()):
+                        member.remove(value)
+                    if compound.get("kind") in headers.TYPES and headers.is_definition(compound, member):
+                        section.remove(member)
+        tree.write(path, encoding="utf-8", xml_declaration=True)
 
 
 def page(found: headers.Headers, folder: str) -> str:
