@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# Writes specializations of templates of the standard library so that this version of Doxygen can read them; they are
+# left out below. Removes a keyword of g++ that Sphinx doesn't know.
 FILTER = "s,^struct std::hash<,struct hash<,; s,std::ranges::enable_view<.*> =,enable_view =,; s,^__extension__ ,,"
 
-# What differs from Doxygen's defaults. `///` comments begin with a brief sentence. Specializations of templates
-# of the standard library are written so that this version of Doxygen can read them, and then left out; so is a keyword
-# of g++ that Sphinx doesn't know.
+# What differs from Doxygen's defaults. `///` comments begin with a brief sentence.
 SETTINGS = """
 PROJECT_NAME = crossdock
 INPUT = {include}

@@ -1,5 +1,5 @@
-"""Every public name of the headers has a text, and the check fails where it should. The site's build does the same check,
-and shows what is found here.
+"""Every public name of the headers has a text, and the check of that fails where it should. The site's build does the
+same check, and shows what is found here.
 """
 
 from __future__ import annotations
@@ -144,5 +144,5 @@ def test_a_comment_that_doxygen_does_not_read_is_none(tmp_path: Path) -> None:
 
 
 def test_what_doxygen_cannot_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(headers.HeadersError, match="n.h: error: .*nowhere"):
+    with pytest.raises(headers.HeadersError, match=r"n\.h:1: error: .*nowhere"):
         lacking(tmp_path, SAID.replace("/// A namespace.", "/// A namespace. \\copydoc nowhere"))
