@@ -30,8 +30,8 @@ inline constexpr std::int64_t kUnknownSize = -1;
 
 /// A view of one buffer. An absent buffer is {nullptr, 0}.
 struct BufferView {
-  const void* data =
-      nullptr;            ///< An address on the batch's device: the host may read it only if it is host_readable().
+  /// An address on the batch's device: the host may read it only if the batch is host_readable().
+  const void* data = nullptr;
   std::int64_t size = 0;  ///< Bytes that may be read, or kUnknownSize.
 
   /// Returns false for a size that only the device's memory has.
@@ -70,10 +70,10 @@ struct RecordBatch : device::Memory {
   /// True if this process may read the buffers now: host memory of any kind, and nothing pending.
   CROSSDOCK_EXPORT bool host_readable() const noexcept;
 
-  /// Returns a top-level column by its name, as a Column<T>: batch.column<double>("celsius"). Defined in
-  /// column.h, which says what T may be, and what the constructor of Column<T> throws. Throws NotFoundError, which
-  /// lists the columns; InvalidArgumentError (a name that several columns have; a batch that isn't
-  /// host_readable(): the message says what to call).
+  /// Returns a top-level column by its name, as a Column<T>: batch.column<double>("celsius"). Defined in column.h,
+  /// which says what T may be, and what the constructor of Column<T> throws. Throws NotFoundError, which lists the
+  /// columns; InvalidArgumentError (a name that several columns have; a batch that isn't host_readable(): the message
+  /// says what to call).
   template <class T>
   auto column(std::string_view name) const&;
   /// Returns a top-level column by its index, from 0. Throws InvalidArgumentError for an index that no column has, and
