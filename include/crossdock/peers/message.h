@@ -35,8 +35,8 @@ struct Frame {
 };
 
 /// A message that was received: its meta bytes and its frames, in the order in which they were sent. Movable. Use it on
-/// one thread at a time; its frames' owners may be dropped on any thread. One that was moved from has neither frames
-/// nor meta bytes.
+/// one thread at a time; its frames' owners may be dropped on any thread. One that was moved from can only be
+/// destroyed or assigned to.
 class CROSSDOCK_EXPORT Message {
  public:
   /// Makes a message without frames and meta bytes; peers make the others.
