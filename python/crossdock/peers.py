@@ -163,7 +163,7 @@ class Peer:
 
     @property
     def closed(self) -> bool:
-        """True after `close()` and `abort()`."""
+        """True after `close()` and `abort()`, and in a forked child."""
         return self._native.closed
 
     @property

@@ -1436,7 +1436,7 @@ async def stats(peer):
 def child():
     right = [
         refused(lambda: one.send([b"x"])), refused(lambda: other.recv()), refused(lambda: one.close()),
-        refused(lambda: listener.accept()), refused(lambda: stats(one)),
+        refused(lambda: listener.accept()), refused(lambda: stats(one)), one.closed,
         received.frames[0].mapped or bytes(received.frames[0]) == bytes(200_000),
     ]
     one.abort()

@@ -39,7 +39,7 @@ template <typename Function>
 void find(const Library& library, const char* name, const char* version, Function*& function,
           std::vector<std::string>& missing) {
   function = reinterpret_cast<Function*>(library.symbol(name, version));
-  if (function == nullptr) missing.push_back(std::string(name) + "@" + version);
+  if (function == nullptr) missing.push_back(std::string(name).append("@").append(version));
 }
 
 std::string version_text(std::uint32_t version) {
