@@ -140,19 +140,19 @@ class Exports:
     - a `Tensor`, such as `xd.empty()` or `xd.asarray()` made it;
     - an array of another library, which `asarray()` takes without a copy;
     - a dict with the entries of `__array_interface__`: `shape`, `typestr`, `data` (a pair of address and read-only
-      flag), and where needed `strides` (in bytes) and `descr`. An entry `dtype` ("bfloat16") says types that `typestr`
-      can't, and stands instead of it. `version` may be left out. Memory of CUDA has an entry `device` ("cuda:0"), and
-      where work may be pending `stream`, as in the CUDA Array Interface. Memory of SYCL has `syclobj`, and
-      its strides in elements, as in the SYCL USM array interface. Each export keeps the object alive.
+      flag), and, if needed, `strides` (in bytes) and `descr`. An entry `dtype` ("bfloat16") replaces `typestr` for
+      types that `typestr` can't express. `version` may be left out. Memory of CUDA has an entry `device` ("cuda:0"),
+      and `stream` if work may be pending, as in the CUDA Array Interface. Memory of SYCL has `syclobj`, and its strides
+      in elements, as in the SYCL USM array interface. Each export keeps the object alive.
 
     It is called for each export, and must describe the same memory each time. It must not ask for an export of the
-    object itself, as `numpy.asarray(self)` does, which is an error.
+    object itself, as `numpy.asarray(self)` does; that is an error.
 
-    The class then has `__dlpack__`, `__dlpack_device__` and `__array__`, and an object has
-    `__array_interface__`, `__cuda_array_interface__`, `__sycl_usm_array_interface__`, `__arrow_c_array__`,
-    `__arrow_c_device_array__` and `__arrow_c_schema__` where its memory and its type allow them: for others `hasattr()`
-    is False. From Python 3.12 on it has the buffer protocol; before, a class in Python can't have it, and NumPy takes
-    `__array_interface__`. `asarray()` takes the description itself.
+    The class then has `__dlpack__`, `__dlpack_device__` and `__array__`. An object has `__array_interface__`,
+    `__cuda_array_interface__`, `__sycl_usm_array_interface__`, `__arrow_c_array__`, `__arrow_c_device_array__` and
+    `__arrow_c_schema__` if its memory and its type allow them; for the others `hasattr()` is False. From Python 3.12 on
+    it has the buffer protocol. Before 3.12 a class in Python can't have it, and NumPy uses `__array_interface__`.
+    `asarray()` takes the description itself.
 
     The errors are those of `Tensor`, with the name of the class. Thread-safe if `__crossdock_array__()` is.
     """

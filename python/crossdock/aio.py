@@ -69,7 +69,7 @@ class AsyncRecordBatchReader:
                 reader._awake()
 
     async def aclose(self) -> None:
-        """Ends the stream, and tells the source. Batches that were returned before stay valid."""
+        """Ends the stream, and tells the source so. Batches that were returned before stay valid."""
         self._closed = True
         waiting, self._waiting = self._waiting, None
         if waiting is not None:

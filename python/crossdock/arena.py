@@ -32,7 +32,7 @@ def _make_read_only(views: dict[int, weakref.ref[NDArray[Any]]]) -> None:
 class Arena:
     """Memory for one table. Fill it and publish the table: no byte of the data is copied.
 
-    Publishing anything whose buffers are in the arena takes the whole arena over and freezes it permanently: the arrays
+    Publishing anything whose buffers are in the arena takes the whole arena over and freezes it permanently. The arrays
     that `empty()` returned become read-only, and `empty()` and `buffer()` raise `ArenaFrozenError`. The memory is then
     read-only in this process, too. Other views of it (a slice of such an array, a tensor or buffer made from one) can't
     be marked read-only: writing through one raises SIGSEGV, which ends the process. Release such views before you
@@ -40,14 +40,14 @@ class Arena:
 
     The memory lives as long as any array, buffer or batch that points into it.
 
-    reserve: the most bytes that the arena can hold. It only costs address space; 0 means twice the machine's memory.
-        On a device it is allocated at once, and handed over as one piece; 0 means that the arena grows, in pieces that
-        are each as large as all before.
+    reserve: the most bytes that the arena can hold. It only costs address space; 0 means twice the machine's memory. On
+        a device it is allocated at once, and handed over as one piece; 0 means that the arena grows, in pieces that are
+        each as large as all before.
     writable: False: the memory is read-only once it is published. "copy-on-write": it stays writable; each page that is
         written to afterwards becomes a private copy, and consumers see what was published. Only on the host.
     device: where the memory is, as "cuda:0" or a filter string; None: on the host. `tensor()` allocates memory of a
-        device. Publishing a table that lies in it takes the arena over: `tensor()` raises `ArenaFrozenError`. No driver
-        can make the memory read-only: a later write through a tensor changes what consumers see. Raises
+        device. Publishing a table that lies in it takes the arena over: `tensor()` then raises `ArenaFrozenError`. No
+        driver can make the memory read-only: a later write through a tensor changes what consumers see. Raises
         `UnsupportedError` for a device whose memory other processes can't open.
     """
 
@@ -129,8 +129,8 @@ class Arena:
 
         shape, dtype: as for `numpy.empty()`.
 
-        Raises `InvalidArgumentError` for a negative
-        extent and for types with Python objects, `ArenaFrozenError` after the arena was published.
+        Raises `InvalidArgumentError` for a negative extent and for types with Python objects, `ArenaFrozenError` after
+        the arena was published.
         """
         array = empty_array(lambda nbytes: self._of_host("empty()").allocate(nbytes), shape, dtype)
         views, key = self._views, id(array)

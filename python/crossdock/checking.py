@@ -21,13 +21,13 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
     `sycl-usm-array-interface`, `arrow-schema`, `arrow-device-array`, `arrow-array`, `arrow-device-stream` and
     `arrow-stream`. docs/how-to/check.md lists the rules.
 
-    `obj` is the object itself, or a class or a callable without arguments, which claims no protocol, and which makes an
-    object. In the second case a new object is made for each test. Streams that can be read only once need this, and
-    only this shows whether exports outlive their object.
+    `obj` is the object itself, or a class or a callable without arguments that makes an object and claims no protocol.
+    From a class or a callable, a new object is made for each test. Streams that can be read only once need this. It is
+    also the only way to test whether exports outlive their object.
 
     The object is exported several times, and is unchanged afterwards, except that a stream that can be read only once
     was read. Memory of devices is never read. A pointer to unmapped memory is detected; a pointer to memory of another
-    owner isn't, and an exporter's function that crashes ends this process.
+    owner isn't. If a function of the exporter crashes, this process ends.
 
     Raises InvalidArgumentError for an unknown protocol, UnsupportedTypeError for an object that claims no protocol or
     not all of `protocols`, RuntimeError if the object raises SystemExit, and the errors that `obj()` raises.

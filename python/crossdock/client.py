@@ -34,37 +34,39 @@ __all__ = ["Client", "connect"]
 
 
 class Client:
-    """A connection to a server, made by `connect()`. `uri` is the URI that `crossdock serve` prints, or `server.uri`.
-    It may also be that of an Arrow Flight server, "grpc://host:port" or "grpc+tls://host:port", Crossdock's or another:
-    each `get()` asks it where the table is, and reads it from the cheapest location that can be reached, at last by
-    DoGet. `location` of the reader says which, and `passed_over` why not the others.
+    """A connection to a server, made by `connect()`.
+
+    `uri` is the URI that `crossdock serve` prints, or `server.uri`. It may also be that of an Arrow Flight server,
+    "grpc://host:port" or "grpc+tls://host:port", Crossdock's or another. Each `get()` then asks the Flight server where
+    the table is, and reads it from the cheapest location that can be reached; if there is none, by DoGet. `location` of
+    the reader says which location was used, and `passed_over` why the others weren't.
 
     metadata, data: two URIs instead of `uri`, to receive metadata and bodies over separate connections, from one server
         or from two that publish the same data under the same names. Live streams need a single server.
     timeout: seconds for connecting, and for each answer that `list()` and `get()` wait for; None: no limit.
     users: ids of users whose servers are trusted to send data, beside the own user and root, or "any".
     token: over networks (tcp, tcp+tls, ucx, fabric and Flight), the secret that the server demands. Over Flight it is
-        sent as it is. Over shm the user ids decide, and it isn't used.
-    login: a user name and a password, for a Flight server that has logins (`serve(..., authenticate=...)`, or another).
-        Without TLS they are sent as they are, once, and again when the server asks for them; `token` isn't sent to it
-        then.
-    tls: over tcp+tls and grpc+tls, whose certificates are trusted, and this client's certificate, if the server
-        requires one: `TLS(roots=...)`. None: the server's certificate must be one that the system trusts.
-    way: how the bodies of batches arrive: "map" (the server's memory itself), "message" (the bytes are sent, into
-        memory of this process) or "read" (this process reads what it wants of the server's memory). None: the best way
-        that both ends have. A way that the transport lacks raises `UnsupportedError`, as does `get()` for a stream that
-        can't be sent so. With `data` it is the way of that connection alone. With "map" a live stream waits while this
-        process keeps batches up to the server's `lease_limit`: nothing is sent by value instead.
+        sent as plain text, unless TLS encrypts the connection. Over shm the user ids decide, and it isn't used.
+    login: a user name and a password, for a Flight server that has logins (`serve(..., authenticate=...)`, or another
+        server). Without TLS they are sent as plain text, once, and again when the server asks for them. With a login,
+        `token` isn't sent to that server.
+    tls: over tcp+tls and grpc+tls, the trusted certificates, and this client's certificate if the server requires one:
+        `TLS(roots=...)`. None: the server's certificate must be one that the system trusts.
+    way: how the bodies of batches arrive. "map": as the server's memory itself. "message": as bytes, in memory of this
+        process. "read": this process reads the bytes that it wants from the server's memory. None: the best way that
+        both ends support. A way that the transport doesn't support raises `UnsupportedError`; so does `get()` for a
+        stream that can't be sent in this way. With `data` it is the way of that connection alone. With "map" nothing is
+        sent by value instead: a live stream waits while this process keeps batches up to the server's `lease_limit`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way raise `ProtocolError` and are
         never returned as data. None: if the server asks for it. True: always; a server that doesn't support it is
-        rejected (`HandshakeError`), and over ucx and fabric, which have none, and over shm, which needs none, it is an
+        rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, or of shm, which needs none, is an
         `InvalidArgumentError`. False: never.
-    remote_reads: "trusted" lets this client read the memory of a ucx server strictly as specified, whose URI has a
-        remote_handle. That server, and every process that reaches this one over UCX, can then read and write all memory
-        of this process. Servers of Crossdock's never need it.
-    any_location: of a Flight server: also reads from locations at other hosts than its own, and, if it was asked by
-        grpc+tls, from ones at other machines that aren't encrypted. Such a server decides to which addresses this
-        process connects.
+    remote_reads: "trusted" lets this client read the memory of a ucx server that follows the published protocol
+        strictly, and whose URI has a remote_handle. That server, and every process that reaches this one over UCX, can
+        then read and write all memory of this process. Servers of Crossdock's never need it.
+    any_location: for a Flight server: True also reads from locations at other hosts than its own. For a server at
+        grpc+tls it also reads from locations at other machines that aren't encrypted. The server then decides to which
+        addresses this process connects.
 
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
     the parent: in the child its methods raise `ForkError`.
@@ -116,9 +118,10 @@ class Client:
 
     def list(self, *, max_entries: int = 1 << 20, max_bytes: int = 256 << 20) -> list[_native.CatalogEntry]:
         """Returns the server's catalog: name, schema, rows, bytes and device of each table, and the way by which its
-        bodies would come (`way` and `why`, which are None of a client with two connections). `kind` says which call is
-        for it: "table" is for `get()`, "tensor" for `tensor()` (`dtype` and `shape` say what it is), "tensors" for
-        `tensors()` (`count` says how many). A name that isn't text is bytes.
+        bodies would be sent (`way` and `why`, which are None for a client with two connections).
+
+        `kind` says which call gets the entry: "table" is for `get()`, "tensor" for `tensor()` (`dtype` and `shape`
+        describe it), "tensors" for `tensors()` (`count` is their number). A name that isn't text is bytes.
 
         max_entries, max_bytes: the most entries, and the most memory for their names and schemas, to accept from the
             server. A larger catalog raises `ResourceError`. Text in it that isn't UTF-8 raises `InvalidDataError`,
@@ -129,15 +132,17 @@ class Client:
         )
 
     def server_stats(self) -> dict[str, Any]:
-        """Returns the statistics of the server, or the relay, that the client is connected to: what its `stats()`
-        returns there, see `Server.stats()`. The lists "sources" and "consumers" have at most 256 entries each, and
-        "sources_left_out" and "consumers_left_out" say how many more there are. A server may answer several requests
-        within some milliseconds with the same.
+        """Returns the statistics of the server, or the relay, that the client is connected to: the result of its
+        `stats()`, see `Server.stats()`.
 
-        Raises `PermissionError` if the server doesn't let this client see them: over shm, its own user and root may;
-        over networks, clients that have proved the token or a certificate that the server demands; all others if it was
-        started with `stats="any"`. Raises `UnsupportedError` if the server is too old to know the request, or a Flight
-        server, and `InvalidDataError` if the answer isn't statistics.
+        The lists "sources" and "consumers" have at most 256 entries each; "sources_left_out" and "consumers_left_out"
+        are the numbers of the others. A server may answer several requests within some milliseconds with the same
+        statistics.
+
+        Raises `PermissionError` if this client may not see them. Over shm, processes of the server's own user and root
+        may. Over networks, clients may that have proved the token or a certificate that the server demands. All others
+        may only if the server was started with `stats="any"`. Raises `UnsupportedError` if the server is too old to
+        know the request, or is a Flight server, and `InvalidDataError` if the answer isn't statistics.
         """
         return self._native.server_stats()
 
@@ -163,27 +168,27 @@ class Client:
         timeout: seconds that each batch may take; None: no limit. After a `TimeoutError` reading may be tried again.
             The wait for the schema, in this call, is limited by the `timeout` of `connect()`.
         validation: "structure" ensures that lengths, and first and last offsets, don't lead out of bounds; "full"
-            checks every offset, index and text; None: full if the data comes from another user or another machine, else
-            structure.
+            checks every offset, index and text; None: full if the data comes from another user or another machine,
+            otherwise structure.
         limits: limits on the size and nesting of the data that the server sends; None: those of `Limits()`.
-        arena: memory to receive batches in that come over a network, so that publishing them copies nothing. Over
-            shared memory the batches stay where they are. More data than its `reserve` raises `ResourceError`. Don't
-            publish the arena while this stream is being read.
+        arena: memory for batches that are received over a network, so that publishing them copies nothing. Over shared
+            memory the batches stay where they are. More data than its `reserve` raises `ResourceError`. Don't publish
+            the arena while this stream is being read.
         device: where batches are wanted, as "cuda:0" or a filter string; None: the host. Memory of that device that a
-            server of this machine has published is opened, without a copy. Over `ucx:`, where UCX reaches the device,
-            batches are received into its memory. Others are copied there, each by one copy that is over when the batch
-            is returned; `bytes_copied` of the reader counts them.
-        read_ahead: where bodies are read from the server's memory (`way` "read"), bytes of them that may be read before
-            they are asked for; one body always may. None: 64 MiB.
-        writable: "copy-on-write": the data may be written to. It lies in the server's memory as ever; each page that is
-            written to becomes a private copy, and nobody else sees them. `asarray()` of a column is writable then.
-            Arrow's own libraries, and what they export, take all data as read-only. Publishing such data passes on what
-            nobody has written to without a copy. Batches of one stream may share memory, such as dictionaries.
-        rows: the rows of a table that are wanted, as range(100, 200) or slice(100, None); None: all. Rows behind the
-            end don't exist, and are left out. Only the batches that have some of them are sent, where the server knows
-            such requests; the first and the last are sliced here, without a copy. The rows are of one version of the
-            table: if it is replaced meanwhile, it is asked for again, and after 8 times that is a `TimeoutError`. Of a
-            live stream and of a callable it is an `UnsupportedError`.
+            server of this machine has published is opened, without a copy. Over `ucx:`, if UCX reaches the device,
+            batches are received into its memory. All others are copied there, each by one copy that is complete when
+            the batch is returned; `bytes_copied` of the reader counts them.
+        read_ahead: for the way "read": how many bytes of bodies may be read before they are asked for; one body always
+            may. None: 64 MiB.
+        writable: "copy-on-write": the data may be written to. It lies in the server's memory as usual. Each page that
+            is written to becomes a private copy, and nobody else sees the writes. `asarray()` of a column is writable
+            then. Arrow's own libraries, and what they export, treat all data as read-only. Publishing such data copies
+            only what was written to. Batches of one stream may share memory, such as dictionaries.
+        rows: the rows of a table that are wanted, as range(100, 200) or slice(100, None); None: all. Rows after the end
+            don't exist, and are left out. If the server supports it, only the batches that have some of the rows are
+            sent; the first and the last are sliced here, without a copy. All rows are of one version of the table. If
+            the table is replaced meanwhile, the request is repeated; after 8 times it raises `TimeoutError`. For a live
+            stream and a callable it raises `UnsupportedError`.
         """
         return self._start(
             name,
@@ -211,9 +216,11 @@ class Client:
         read_ahead: int | None = None,
         rows: range | slice | None = None,
     ) -> Table:
-        """Returns a handle of the table `name`, which can be read again and again, by any library that takes Arrow
-        streams, and by `to_arrow()`, `to_pandas()` and `to_polars()`. Nothing is asked of the server yet. The options
-        are those of `get()`. `filter()` of the handle names the rows that are wanted by their values.
+        """Returns a handle of the table `name`, which can be read again and again.
+
+        Any library that takes Arrow streams can read it, and so can `to_arrow()`, `to_pandas()` and `to_polars()`. This
+        call sends no request to the server. `filter()` of the handle selects rows by their values. The options are
+        those of `get()`.
         """
         asked = checked_name(name)
 
@@ -238,9 +245,10 @@ class Client:
         writable: Literal[False, "copy-on-write"] = False,
         rows: range | slice | None = None,
     ) -> AsyncRecordBatchReader:
-        """The same as `get()`, for asyncio: `async for batch in client.aget(name)`. The request is sent when the first
-        batch is asked for. Cancelling the waiting task ends the wait at once; the stream can be read further, or closed
-        with `aclose()`.
+        """The same as `get()`, for asyncio: `async for batch in client.aget(name)`.
+
+        The request is sent when the first batch is asked for. Cancelling the waiting task ends the wait at once. The
+        stream can then be read further, or closed with `aclose()`.
         """
         copy_on_write = is_copy_on_write(writable)
         wanted = first_and_count(checked_rows(rows))
@@ -274,19 +282,19 @@ class Client:
         timeout: float | None = None,
         limits: _native.Limits | None = None,
     ) -> _native.Tensor:
-        """Returns the tensor that is served as `name`, without a copy where tables come without one: in the server's
-        memory, which stays valid as long as the tensor, or an array of another library that shares its memory.
+        """Returns the tensor that is served as `name`, without a copy wherever a table would need none.
 
-        Raises `InvalidArgumentError` if a table or several tensors are served as `name`: `get()` and `tensors()` are
-        for those.
+        The tensor then lies in the server's memory. The memory stays valid as long as the tensor, or an array of
+        another library that shares it. Raises `InvalidArgumentError` if a table or several tensors are served as
+        `name`: `get()` and `tensors()` are for those.
 
-        out: a writable array that `asarray()` takes, of the same shape and type: the elements are put there, and a
+        out: a writable array that `asarray()` takes, of the same shape and type. The elements are stored there, and a
             tensor of that memory is returned. A body that is sent by value over tcp or fabric, or read, is received
-            straight into it, if the array is in the order in which it is sent, as C order is; else one copy is made.
-            On a device `out` must be in C order. Another shape, type or device is an `InvalidArgumentError` before
-            anything is written; after another error, a part may be written.
-        device: where the tensor is wanted, as for `get()`; None: the host, or where `out` is.
-        writable: "copy-on-write": it may be written to, as for `get()`.
+            straight into it, if the array has the order in which the body is sent, for example C order; otherwise one
+            copy is made. On a device `out` must be in C order. Another shape, type or device is an
+            `InvalidArgumentError` before anything is written. After another error, a part may be written.
+        device: where the tensor is wanted, as for `get()`; None: the host, or the device of `out`.
+        writable: "copy-on-write": the tensor may be written to, as for `get()`.
         wait, limits: as for `get()`.
         timeout: seconds that each wait for the tensor may take; None: no limit.
         """
@@ -455,15 +463,16 @@ class Client:
         return reader
 
     def put(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
-        """Sends a table to an Arrow Flight server, which publishes it as `name`; returns once it has.
+        """Sends a table to an Arrow Flight server, which publishes it as `name`. Returns when the server has published
+        it.
 
-        The server must allow it: `serve(..., flight=..., puts="new")`, or another server with DoPut. The bodies go from
-        where they lie; those on a device by one copy each.
+        The server must allow it: `serve(..., flight=..., puts="new")`, or another server with DoPut. Bodies on the host
+        are sent from their place in memory; those on a device need one copy each.
 
         source: an object with an Arrow PyCapsule method, batches, a file or a folder, or another source that `serve()`
             takes for a table.
-        replace: whether it may take the place of another table of this name, where the server allows that. Else that
-            is an `InvalidArgumentError`. A server that isn't Crossdock's decides itself.
+        replace: whether the table may replace another one of this name, if the server allows that. Otherwise a name
+            that is taken is an `InvalidArgumentError`. A server that isn't Crossdock's decides itself.
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
@@ -471,16 +480,16 @@ class Client:
             self._native.put(checked_name(name), stream, replace)
 
     def offer(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
-        """Has an Arrow Flight server of Crossdock's fetch a table from this process, and publish it as `name`; returns
-        once it has.
+        """Lets an Arrow Flight server of Crossdock's fetch a table from this process and publish it as `name`. Returns
+        when the server has published it.
 
-        As `put()`, but the bodies don't go through gRPC: this process listens for the server, which fetches them over
-        shared memory or tcp, as fast as any consumer. Memory of an arena or a pool isn't copied here; the server copies
-        what it maps once, into memory of its own.
+        The bodies aren't sent through gRPC: this process listens, and the server fetches them over shared memory or
+        tcp, as fast as any consumer. Memory of an arena or a pool isn't copied here. The server copies what it maps
+        once, into memory of its own. The parameters are those of `put()`.
 
-        The server must allow `put()`, and must be able to connect to this process; else that is a `ConnectionError`,
-        which says what it tried. Over grpc+tls a table is offered to a server at this machine alone; else that is an
-        `UnsupportedError`.
+        The server must allow `put()`, and must be able to connect to this process; otherwise this raises
+        `ConnectionError`, which says what was tried. Over grpc+tls a table is offered only to a server at this machine;
+        for others this raises `UnsupportedError`.
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
@@ -488,8 +497,8 @@ class Client:
             self._native.offer(checked_name(name), stream, replace)
 
     def close(self) -> None:
-        """Closes the client: no new request starts. Open readers continue, and each connection stays open until its
-        last batch is released."""
+        """Closes the client: no new request starts. Open readers continue. Each connection stays open until its last
+        batch is released."""
         self._closed = True
         self._native.close()
 

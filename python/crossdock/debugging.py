@@ -20,11 +20,11 @@ def debug(on: bool = True) -> None:
     Tables and arrays that came from another process are read-only. Some libraries, for example torch, write to them
     nevertheless, and the process dies by SIGSEGV without any message. After `debug()` a message says that Crossdock's
     read-only memory was written to, which memory, and how to avoid it. If a file was truncated while it was mapped
-    (SIGBUS), the message names the file. Python's traceback follows, by `faulthandler`, which is enabled unless it
-    already is. The process then dies by the same signal, with a core dump if core dumps are enabled.
+    (SIGBUS), the message names the file. Python's traceback follows, by `faulthandler`, which this enables if it isn't
+    enabled yet. The process then dies by the same signal, with a core dump if core dumps are enabled.
 
     Other faults are passed on unchanged. All threads are covered, and memory that was mapped before the call, too.
-    `debug()` may be called again, which is needed after `faulthandler.disable()`, as that removes it.
+    `faulthandler.disable()` removes the handlers; call `debug()` again after it.
 
     on: False restores the previous handlers.
     """

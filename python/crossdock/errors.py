@@ -145,7 +145,7 @@ class RemoteError(Error, RuntimeError):
 
 
 class UpstreamError(RemoteError):
-    """A relay can't reach the server that it fetches from, and doesn't hold what was asked for."""
+    """A relay can't reach the server that it fetches from, and doesn't have the table that was asked for."""
 
 
 class StreamBusyError(Error, RuntimeError):

@@ -25,11 +25,13 @@ def open(
 
     You must not change the file while it is open. After its size or modification time has changed, reading raises
     `FileChangedError`. Batches that you hold show data that is written to the file, and accessing a batch in a
-    truncated part of the file ends the process (SIGBUS), as with any mapping. Replacing the whole file is safe: a
-    reader that opened the old file keeps it when a new one is renamed over it, as `write()` does, or when it is
-    removed. The same is true for a file that is served: its consumers get the file that was published, until it is
-    published again. To serve a file, give its path to `serve()` or `publish()`, which pass its descriptor on without a
-    copy; the reader that this function returns would be read batch by batch instead.
+    truncated part of the file ends the process (SIGBUS), as with any mapping.
+
+    Replacing the whole file is safe: a reader that opened the old file keeps it when another file is renamed over it,
+    as `write()` does, or when it is removed. The same is true for a file that is served: its consumers get the file
+    that was published, until it is published again. To serve a file, give its path to `serve()` or `publish()`, which
+    pass its descriptor on without a copy. If you serve the reader that this function returns, it is read batch by
+    batch.
 
     validation: "structure" ensures that lengths, sizes and first and last offsets are consistent, which takes hardly
         any time; "full" also checks every element: order of offsets, UTF-8, indices of dictionaries, union ids, run

@@ -18,7 +18,7 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """Answers HTTP requests about a server or a relay, on a thread of its own:
+    """Answers HTTP requests about a server or a relay, on a thread of its own.
 
     - `/metrics`: its statistics, as OpenMetrics or as Prometheus's older text, whichever the client prefers.
       docs/how-to/operations.md lists them;
@@ -34,13 +34,13 @@ class Metrics:
     def __init__(self, of: Server | Relay, address: str, *, ready: bool = True) -> None:
         """Listens before it returns.
 
-        address: "PORT" of the loopback, "HOST:PORT", "[::1]:PORT", or "*:PORT" for every address of the machine. Port
-            0 is a free one. At the loopback, only requests are answered whose Host header names the machine.
-        ready: whether `/readyz` says so from the start; see `set_ready()`.
+        address: "PORT" of the loopback, "HOST:PORT", "[::1]:PORT", or "*:PORT" for every address of the machine. Port 0
+            is a free one. At the loopback, a request is answered only if its Host header names the machine.
+        ready: whether `/readyz` answers 200 from the start; see `set_ready()`.
 
         Raises `ModuleNotFoundError` without prometheus-client (`pip install 'crossdock[metrics]'`),
         `InvalidArgumentError` for another form of address, and `ConnectionError`, which names the address, if it can't
-        be listened at.
+        listen there.
         """
         try:
             from prometheus_client import CollectorRegistry
@@ -68,7 +68,7 @@ class Metrics:
         return f"{self._http.url}/metrics"
 
     def set_ready(self, ready: bool, why: str = "") -> None:
-        """Says what `/readyz` answers from now on.
+        """Sets what `/readyz` answers from now on.
 
         ready: whether it answers 200, or 503.
         why: the reason for which the server isn't ready, as "draining".

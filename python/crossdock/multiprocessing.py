@@ -1,8 +1,8 @@
 """Large arrays between processes by shared memory, for `multiprocessing`, `concurrent.futures` and joblib.
 
-After `install()`, what these modules pass to another process (through a `Queue`, a `Pipe`, a `Pool`, a
-`ProcessPoolExecutor`, or joblib's loky) carries large NumPy arrays, and the buffers of Arrow data and of pandas frames,
-as names of shared memory instead of bytes. Each array is copied once into a pool, or not at all if it is in one. The
+After `install()`, these modules pass large NumPy arrays, and the buffers of Arrow data and of pandas frames, to another
+process as names of shared memory instead of bytes. This applies to a `Queue`, a `Pipe`, a `Pool`, a
+`ProcessPoolExecutor`, and joblib's loky. Each array is copied once into a pool, or not at all if it is in one. The
 receiver may write to it, and so may the sender; neither sees the other's writes.
 """
 
@@ -266,15 +266,16 @@ def _types() -> dict[type, Callable[[Any], Any]]:
 
 
 def install(threshold: int = 1 << 20) -> None:
-    """Has processes pass arrays and buffers of at least `threshold` bytes by shared memory from now on.
+    """Makes this process pass arrays and buffers of at least `threshold` bytes by shared memory from now on.
 
-    Call it in each process that sends: children that are forked afterwards have it, others call it themselves, for
-    example as the `initializer` of a pool. A process that only receives needs nothing. For joblib import joblib first.
+    Call it in each process that sends. Children that are forked afterwards have it; others call it themselves, for
+    example as the `initializer` of a pool. A process that only receives needs no call. For joblib, import joblib first.
 
-    Passes NumPy arrays that are contiguous and have no Python objects, and pyarrow's buffers; and so what is made of
-    them, such as pandas frames and Arrow tables. Everything else goes as before, and so does what finds no memory. An
-    object that is passed again while it is unchanged isn't copied again. A sender that ends waits up to 30 s until
-    the receivers have what it passed on. What is never received is kept until then.
+    It applies to NumPy arrays that are contiguous and have no Python objects, and to pyarrow's buffers. So it applies
+    to objects that contain these, such as pandas frames and Arrow tables. Everything else is passed as before; so are
+    arrays for which there is no memory. An object that is passed again while it is unchanged isn't copied again. A
+    sender that ends waits up to 30 s until the receivers have what it passed on. Data that is never received is kept
+    until then.
 
     Only between processes of one user on one machine, as these modules are.
     """
@@ -291,14 +292,14 @@ def install(threshold: int = 1 << 20) -> None:
 def stats() -> dict[str, int]:
     """Returns what this process has passed on, of arrays and buffers that are large enough for shared memory.
 
-    `by_name` and `bytes_by_name`: by shared memory; `bytes_copied`: of these, what was copied into the pool first;
-    `by_value` and `bytes_by_value`: as bytes, because memory or descriptors were few, or the process was ending. All
-    are 0 in a process that hasn't called `install()`, and for joblib if it was imported after that.
+    `by_name` and `bytes_by_name`: by shared memory; `bytes_copied`: the bytes of these that were first copied into the
+    pool; `by_value` and `bytes_by_value`: as bytes, because memory or descriptors were low, or the process was ending.
+    All are 0 in a process that hasn't called `install()`, and for joblib if it was imported after that.
     """
     return _exchange.stats()
 
 
 def uninstall() -> None:
-    """Has processes pass everything by value again. What was passed on stays valid."""
+    """Makes this process pass everything by value again. What was passed on stays valid."""
     global _threshold
     _threshold = sys.maxsize

@@ -101,8 +101,8 @@ def accessible(array: Any, queue: QueueLike) -> bool:
 
 
 def usm_type(*arrays: Any) -> UsmType | None:
-    """Returns the kind of memory for new arrays of a function on these arrays: the strongest of their kinds, where
-    "device" comes before "shared", and that before "host".
+    """Returns the kind of memory for new arrays of a function on these arrays: the first of "device", "shared" and
+    "host" that one of them has.
 
     None: all arrays are in ordinary host memory.
 
@@ -135,7 +135,8 @@ class Offloaded:
     """
 
     def __init__(self, queue: QueueLike | None = None) -> None:
-        """queue: any argument of Queue(). None: that of "gpu,accelerator,cpu", whatever queue is current."""
+        """queue: any argument of Queue(). None: the queue of "gpu,accelerator,cpu", even if another queue is current.
+        """
         self._queue = Queue(_native.DEFAULT_FILTER if queue is None else queue)
 
     @property
@@ -157,8 +158,8 @@ class Offloaded:
         return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
-        """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches: without a copy where it
-        already is in such memory."""
+        """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches. Memory that the queue
+        already reaches isn't copied."""
         return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:

@@ -1,15 +1,16 @@
 """Connections of equals that carry whole messages of buffers, for asyncio.
 
-One end listens, the other connects; from then on both may send and receive. Within a machine a large frame goes by
-address: memory of a `Pool` is lent, and other memory is copied once, into a pool. Over tcp frames are sent.
+One end listens, the other connects. After that both may send and receive. Within a machine a large frame is sent by
+address: memory of a `Pool` is lent, and other memory is copied once, into a pool. Over tcp the bytes of frames are
+sent.
 
     listener = await xd.peers.listen("shm:")
     peer = await listener.accept()  # elsewhere: await xd.peers.connect(listener.uri)
     await peer.send([array], meta=b"what it is")
     message = await peer.recv(writable="copy-on-write")
 
-Threads of the library do the work, the same few for all connections. They never wait for Python, and neither the event
-loop nor the GIL is held while anything large is copied.
+Threads of the library do the work, the same few for all connections. They never wait for Python. While anything large
+is copied, neither the event loop nor the GIL is held.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class Message(NamedTuple):
     """A message that was received: `meta`, and `frames` in the order in which they were sent.
 
     Each frame has the buffer protocol: `memoryview(frame)`, `np.frombuffer(frame, "f8")`, `pa.py_buffer(frame)`. The
-    frames, and what was made of them, stay valid and unchanged however the connection ends, even if the peer was
-    killed. A frame that came by address (`frame.mapped`) lies in the peer's memory. The peer uses that memory again
-    once nothing here refers to the frame any more.
+    frames, and objects made of them, stay valid and unchanged however the connection ends, even if the peer was killed.
+    A frame that was sent by address (`frame.mapped`) lies in the peer's memory. The peer uses that memory again when
+    nothing here refers to the frame any more.
     """
 
     meta: bytes
@@ -75,9 +76,9 @@ class Peer:
     Close it with `close()`, or use it as an asynchronous context manager. A Peer that is dropped is aborted. Messages
     and frames that were received stay valid in any case.
 
-    Several tasks may send at once: messages go out in the order of the calls. One task at a time may receive. The calls
-    may come from event loops of several threads, and from one loop after another. After a fork the Peer belongs to the
-    parent: in the child its methods raise `ForkError`, and `abort()` does nothing.
+    Several tasks may send at once: messages are sent in the order of the calls. One task at a time may receive. The
+    calls may come from event loops of several threads, and from one loop after another. After a fork the Peer belongs
+    to the parent: in the child its methods raise `ForkError`, and `abort()` does nothing.
     """
 
     def __init__(self, native: _native.Peer, pool: Pool) -> None:
@@ -89,22 +90,22 @@ class Peer:
     async def send(self, frames: Iterable[object], meta: bytes | bytearray | memoryview = b"") -> None:
         """Sends one message, and returns when its frames may be changed or dropped.
 
-        That says nothing about the peer: the message may still be on its way. It also waits while many messages wait
-        for the peer, so that a sender that is faster than its receiver takes bounded memory.
+        The peer may not have received the message by then. The call also waits while many messages wait for the peer,
+        so that a sender that is faster than its receiver takes bounded memory.
 
         frames: objects with the buffer protocol, of contiguous memory in C or Fortran order, each sent as its bytes in
-            the order of the memory. The peer receives bytes: say in `meta` what they are. Memory of a `Pool`, and what
-            was received here, goes by address without a copy, if nobody has written to it since. Nobody may write to
-            the frames until this returns.
-        meta: bytes, which are copied. They are meant to be few.
+            the order of the memory. The peer receives bytes: say in `meta` what they are. Memory of a `Pool`, and
+            frames that were received here, are sent by address without a copy, if nobody has written to them since.
+            Nobody may write to the frames until this returns.
+        meta: bytes, which are copied. They should be few.
 
-        Cancelling it doesn't recall the message: it may be sent. The library keeps the frames as long as it needs them,
-        and they may not be changed; dropping them is fine.
+        Cancelling the call doesn't recall the message: it may be sent. The library keeps the frames as long as it needs
+        them. They may not be changed then, but they may be dropped.
 
         Raises `InvalidArgumentError` for a frame that isn't contiguous (copy it first) or has Python objects, and for a
         message that is larger than the peer accepts, `TypeError` for other objects, `ConnectionError` if the connection
-        has ended, `ClosedError` after `close()` and `abort()`. Then nothing was sent, unless the connection ended
-        while this waited.
+        has ended, `ClosedError` after `close()` and `abort()`. After an error nothing was sent, unless the connection
+        ended while this waited.
         """
         loop = _loop()
         number = next(_numbers)
@@ -117,17 +118,18 @@ class Peer:
     async def recv(self, *, writable: Literal[False, "copy-on-write"] = False) -> Message:
         """Waits for the next message, and returns it.
 
-        writable: "copy-on-write": the frames may be written to. Of a frame that came by address, each page that is
+        writable: "copy-on-write": the frames may be written to. In a frame that was sent by address, each page that is
             written to becomes a private copy: neither the peer nor anybody else sees the writes, and nobody's writes
             are seen here. A frame that nobody has written to can be sent on without a copy.
 
-        Cancelling it loses no message: the next call returns it. So `asyncio.timeout()` may limit the wait.
+        Cancelling the call loses no message: the next call returns it. So `asyncio.timeout()` may limit the wait.
 
         Raises `ConnectionError` when the connection has ended (the peer closed it, or its process has ended) and all
-        whole messages were returned, `ProtocolError`, which is one, if the peer broke the protocol, `ClosedError` after
-        `close()` and `abort()`, also if those are called while this waits, `StreamBusyError` if another task is
-        receiving, `ResourceError` if there are no mappings left for `writable`, or the message needs too many (over
-        256 frames that share bytes): then a further call without `writable` returns the message.
+        whole messages were returned. Raises `ProtocolError`, a kind of `ConnectionError`, if the peer broke the
+        protocol. Raises `ClosedError` after `close()` and `abort()`, also if they are called while this waits, and
+        `StreamBusyError` if another task is receiving. Raises `ResourceError` if there are no mappings left for
+        `writable`, or the message needs too many (over 256 frames that share bytes); a further call without `writable`
+        then returns the message.
         """
         copy_on_write = is_copy_on_write(writable)
         if self._receiving:
@@ -144,11 +146,11 @@ class Peer:
         return Message(*taken)
 
     async def close(self) -> None:
-        """Closes the connection, and returns when everything that was sent is on its way, or the connection has ended.
+        """Closes the connection. Returns when everything that was sent is on its way, or the connection has ended.
 
-        Messages that weren't received are dropped. Frames stay valid. May be called twice. Cancelling it doesn't keep
-        the Peer open. Raises `TimeoutError` if the peer took nothing for `timeout` seconds (of `listen()` or
-        `connect()`): what wasn't sent is dropped then.
+        Messages that weren't received are dropped. Frames stay valid. May be called twice. If the call is cancelled,
+        the Peer is closed nevertheless. Raises `TimeoutError` if the peer took nothing for `timeout` seconds (of
+        `listen()` or `connect()`); messages that weren't sent are then dropped.
         """
         loop = _loop()
         number = next(_numbers)
@@ -156,8 +158,10 @@ class Peer:
         await loop.completion(number)
 
     def abort(self) -> None:
-        """Ends the connection at once. Messages that weren't sent yet are dropped; a `send()` that waits raises
-        `ClosedError`, as does a `recv()`. The peer's `recv()` raises `ConnectionError` after the messages that it has.
+        """Ends the connection at once.
+
+        Messages that weren't sent yet are dropped; a `send()` that waits raises `ClosedError`, and so does a `recv()`.
+        The peer's `recv()` raises `ConnectionError` after the messages that it has.
         """
         self._native.abort()
 
@@ -173,7 +177,7 @@ class Peer:
 
     @property
     def shares_memory(self) -> bool:
-        """True if large frames go by address."""
+        """True if large frames are sent by address."""
         return self._native.shares_memory
 
     @property
@@ -194,10 +198,10 @@ class Peer:
     def stats(self) -> dict[str, int]:
         """Returns what was sent and received so far.
 
-        `sent` and `received`: messages; `frames_by_address`, `bytes_by_address`: of those sent, what the peer has as
-        memory of this process; `bytes_by_value`: of those sent, what went as bytes; `bytes_copied`: copied into the
-        pool, to be sent by address; `regions_with_peer`: pieces of this end's memory that the peer has now;
-        `regions_of_peer`: pieces of the peer's memory that this end has now.
+        `sent` and `received`: messages; `frames_by_address`, `bytes_by_address`: the part of the sent data that the
+        peer has as memory of this process; `bytes_by_value`: the part that was sent as bytes; `bytes_copied`: bytes
+        that were copied into the pool, to be sent by address; `regions_with_peer`: pieces of this end's memory that the
+        peer has now; `regions_of_peer`: pieces of the peer's memory that this end has now.
         """
         return self._native.stats()
 
@@ -250,8 +254,8 @@ class Listener:
     async def accept(self) -> Peer:
         """Waits for the next peer that has connected, and returns it.
 
-        Cancelling it loses no peer: the next call returns it. Raises `ClosedError` after `close()`, also if that is
-        called while this waits, and `StreamBusyError` if another task is waiting here.
+        Cancelling the call loses no peer: the next call returns it. Raises `ClosedError` after `close()`, also if that
+        is called while this waits, and `StreamBusyError` if another task is waiting here.
         """
         if self._accepting:
             raise StreamBusyError("another task is accepting peers from this Listener")
@@ -306,19 +310,20 @@ async def listen(
     checksum: over tcp, protect everything with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: if the other end asks for it. True: always. False: never.
     tls: over tcp+tls, the certificate and key of this end, and the issuers that it trusts.
-    pool: what frames in other memory are copied into, to go by address; None: `xd.pool.default()`.
-    share_from: frames of this many bytes or more go by address, where the peer can map this end's memory; so do smaller
-        ones of one message that are this many bytes together, and over 64 KiB.
+    pool: the pool that frames in other memory are copied into, so that they can be sent by address; None:
+        `xd.pool.default()`.
+    share_from: frames of this many bytes or more are sent by address, if the peer can map this end's memory. So are
+        smaller frames of one message that have this many bytes together, and over 64 KiB.
     max_message: the most bytes by value of one message that is received: a longer one ends the connection.
     max_frames: the most frames of one message that is received.
     window, window_bytes: the most messages, and bytes by value in them, that the peer may send ahead of `recv()`. Each
         frame counts 128 bytes more. A message of any size may be sent while no more than a quarter of these bytes is
         ahead.
-    max_regions: the most pieces of the peer's memory that are mapped here at once; more frames come by value. None: an
-        eighth of the descriptors that this process may have.
-    lease_limit: the most bytes of this end's memory that one peer may have at once; more frames go by value. Memory
-        counts by the pieces that are lent. One piece may be larger, if the peer has no other.
-    max_connections: the most connections at once; more are rejected, and those who are connected go on. Of peers that
+    max_regions: the most pieces of the peer's memory that are mapped here at once; more frames are sent by value. None:
+        an eighth of the descriptors that this process may have.
+    lease_limit: the most bytes of this end's memory that one peer may have at once; more frames are sent by value.
+        Memory counts by the pieces that are lent. One piece may be larger, if the peer has no other.
+    max_connections: the most connections at once. More are rejected, and the existing ones continue. Of peers that
         weren't accepted yet, 128 are connected; more wait.
     timeout: seconds for the handshake of each peer, and for a peer that takes nothing while this end closes; None: no
         limit.
@@ -380,10 +385,10 @@ async def connect(
 
     The other options are those of `listen()`; each end has its own.
 
-    Cancelling it ends the attempt. Raises `ConnectionError` if nobody listens, `NotFoundError` if there is no socket at
-    the path of an shm URI, `HandshakeError` if the other end is no listener for peers, or has another version,
-    `PermissionError` if it has another token or belongs to another user, `UnsupportedError` for a scheme that has no
-    peers, `TimeoutError`, and the other errors of `crossdock.connect()`.
+    Cancelling the call ends the attempt. Raises `ConnectionError` if nobody listens, `NotFoundError` if there is no
+    socket at the path of an shm URI, `HandshakeError` if the other end is no listener for peers, or has another
+    version, `PermissionError` if it has another token or belongs to another user, `UnsupportedError` for a scheme that
+    has no peers, `TimeoutError`, and the other errors of `crossdock.connect()`.
     """
     checked_uri(uri)
     check_checksum([uri], checksum, "checksum=True", "checksum")

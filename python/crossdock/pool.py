@@ -1,4 +1,4 @@
-"""Shared memory that is used again, for arrays that other processes are to read."""
+"""Shared memory that is used again, for arrays that other processes will read."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ __all__ = ["Pool", "default", "install_numpy", "uninstall_numpy"]
 
 
 class Pool:
-    """Shared memory that is used again.
+    """Shared memory that is used again, for arrays that other processes will read.
 
     New shared memory costs as much as a copy through a socket, because the system clears each page and maps it at the
-    first access. Memory that was used before costs neither. So allocate what other processes are to read from a pool.
-    Publishing what lies in it copies nothing: the pool lends it, and uses it again once the array is gone and no
-    consumer reads it any more.
+    first access. Memory that was used before has neither cost. Publishing an array that lies in a pool copies nothing:
+    the pool lends the memory. It uses the memory again when the array is gone and no consumer reads it any more.
 
-    The producer may go on writing to an array that was published: it then has private copies of the pages that it
-    writes to, and consumers see what was published. Publishing it again copies it, if it was written to.
+    The producer may continue to write to an array that was published. It then has private copies of the pages that it
+    writes to, and consumers see what was published. Publishing the array again copies it, if it was written to.
 
     Each array is a memory file of its own, so a consumer that gets one can read no other. It can read the whole array,
-    also where only a slice was published. Memory that consumers had is used again for other consumers of the same
-    user; see security.md. Other users get copies.
+    even if only a slice was published. Memory that consumers had is used again for other consumers of the same user;
+    see security.md. Other users get copies.
 
     After a fork both processes have the arrays as they were, each with its own writes.
 
@@ -46,13 +45,13 @@ class Pool:
     def empty(self, shape: int | Sequence[int], dtype: DTypeLike = "f8") -> NDArray[Any]:
         """Allocates a NumPy array in the pool, in C order, aligned to 64 bytes, not initialized.
 
-        Memory is taken from the system at once, and not page by page when it is written to, as `numpy.empty()` does.
-        Needs NumPy.
+        Memory is taken from the system at once. (`numpy.empty()` takes it page by page, when it is written to.) Needs
+        NumPy.
 
         shape, dtype: as for `numpy.empty()`.
 
-        Raises `InvalidArgumentError` for a negative extent and for types with Python objects, `ResourceError` over the
-        pool's limit, and for more than the machine, or a cgroup, has left.
+        Raises `InvalidArgumentError` for a negative extent and for types with Python objects. Raises `ResourceError`
+        beyond the pool's limit, and if the machine, or a cgroup, doesn't have enough memory left.
         """
         return empty_array(self._native.allocate, shape, dtype)
 
@@ -68,11 +67,11 @@ class Pool:
         return self._native.allocate(count(nbytes, "nbytes", "bytes", least=0))
 
     def stats(self) -> dict[str, int]:
-        """What the pool has.
+        """Returns what the pool has.
 
-        `blocks` and `bytes`: memory of the system, used and idle; `idle_bytes`: of these, what the next arrays use;
-        `lent_bytes`: what other processes may be reading; `made` and `reused`: allocations since the pool was made that
-        needed new memory, and that used memory again.
+        `blocks` and `bytes`: memory of the system, used and idle; `idle_bytes`: the idle part, for the next arrays;
+        `lent_bytes`: memory that other processes may be reading; `made` and `reused`: the allocations since the pool
+        was made that needed new memory, and those that used memory again.
         """
         return self._native.stats()
 
@@ -97,15 +96,15 @@ def default() -> Pool:
 
 
 def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
-    """Has NumPy allocate its large arrays in a pool from now on, in every thread and context.
+    """Makes NumPy allocate its large arrays in a pool from now on, in every thread and context.
 
-    That goes for all arrays with `threshold` bytes or more that own their data, whoever makes them: results of
-    operations, pandas frames. Arrays from before stay as they are. What the pool can't allocate comes from where it
-    came before. Call it again with another pool or threshold to change them, and `uninstall_numpy()` to end it.
+    This applies to all arrays with `threshold` bytes or more that own their data, for example results of operations,
+    and columns of pandas frames. Earlier arrays stay as they are. If the pool can't allocate an array, NumPy's previous
+    allocator does. Call it again with another pool or threshold to change them, and `uninstall_numpy()` to end it.
 
     pool: None: `default()`. A pool that NumPy was given lives as long as the process.
 
-    Raises `UnsupportedError` for a NumPy whose allocator can't be extended so.
+    Raises `UnsupportedError` for a NumPy whose allocator can't be extended in this way.
     """
     import numpy as np
 
@@ -117,5 +116,5 @@ def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
 
 
 def uninstall_numpy() -> None:
-    """Has NumPy allocate as before. Arrays that are in a pool stay there."""
+    """Makes NumPy allocate as before. Arrays that are in a pool stay there."""
     _native.uninstall_numpy()

@@ -1,11 +1,11 @@
 """Tables, arrays and batches from one of Ray's actors to another, through shared memory. Experimental.
 
-`register()` has Ray carry `pyarrow` tables, NumPy arrays and torch tensors of the CPU by its transport "crossdock":
+`register()` makes Ray carry `pyarrow` tables, NumPy arrays and torch tensors of the CPU by its transport "crossdock":
 through shared memory on one machine, over tcp between machines. `stream()` passes batches from one actor to another
 while they are made.
 
-Ray calls the interface below it alpha: it may change with each of its releases, and then this module does. It needs
-Ray 2.55 or later.
+Ray calls the interface that this module uses alpha: it may change with each release of Ray, and then this module
+changes too. It needs Ray 2.55 or later.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ def register(threshold: int = 1 << 16) -> None:
     `@ray.method(tensor_transport="crossdock")` needs it, and so do actors that Ray starts again. It may be called
     again. Ray registers the transport in the actors that this process makes afterwards.
 
-    Then each `pyarrow.Table`, NumPy array and torch tensor of the CPU in the value of such a method, also inside
-    dicts, lists and pandas frames, is published on a server of the actor, and goes to the receiving actor, or to
-    `ray.get()`, by shared memory. What has fewer than `threshold` bytes, NumPy arrays of Python objects, and everything
-    else goes in Ray's own way. The receiving actor must be made with `enable_tensor_transport=True`.
+    It applies to each `pyarrow.Table`, NumPy array and torch tensor of the CPU in the value of such a method, also
+    inside dicts, lists and pandas frames. Each is published on a server of the actor, and passed to the receiving
+    actor, or to `ray.get()`, by shared memory. Objects of fewer than `threshold` bytes, NumPy arrays of Python objects,
+    and everything else are passed in Ray's own way. The receiving actor must be made with
+    `enable_tensor_transport=True`.
 
     Ownership: data that lies in a pool (`crossdock.Pool`) isn't copied; other data is copied into the pool once. The
     sender may change it afterwards, and receivers may change the arrays and tensors that they get: nobody sees the
-    others' writes. Tables are read-only, as pyarrow's are. The sender keeps the data until Ray has no reference to
-    the value. Receivers keep what they have got, also if the sender ends.
+    others' writes. Tables are read-only, as pyarrow's are. The sender keeps the data until Ray has no reference to the
+    value. Receivers keep what they have got, also if the sender ends.
 
-    Thread-safe. Raises `InvalidArgumentError` for a threshold below 1. At the receiver, `ConnectionError` says that the
-    sender has ended; at the sender, `ResourceError` that there is no memory.
+    Thread-safe. Raises `InvalidArgumentError` for a threshold below 1. A `ConnectionError` at the receiver says that
+    the sender has ended. A `ResourceError` at the sender says that there is no memory.
     """
     _ray_transport.register(count(threshold, "threshold", "bytes"))
 
@@ -62,8 +63,8 @@ def register(threshold: int = 1 << 16) -> None:
 class Stream:
     """Batches of another process, for one consumer. `stream()` makes it. Experimental.
 
-    It can be passed to another process by Ray, and read there once: `for batch in stream` gives a
-    `crossdock.RecordBatch` each time, and everything that takes Arrow streams takes it whole. Batches are leased: the
+    Ray can pass it to another process, where it can be read once: `for batch in stream` returns a
+    `crossdock.RecordBatch` each time. Everything that takes Arrow streams can read it whole. Batches are leased: the
     memory of one is used again when it is dropped.
 
     Reading raises `ConsumedError` if it was read before or closed, `ConnectionError` or `TruncatedStreamError` if the
@@ -89,9 +90,10 @@ class Stream:
         return self._read().__arrow_c_stream__(requested_schema)
 
     def close(self) -> None:
-        """Withdraws the stream, in the process that made it, if nobody has begun to read it. Elsewhere it does nothing.
+        """Withdraws the stream, in the process that made it, if nobody has begun to read it. In other processes it does
+        nothing.
 
-        It may be called again. A consumer that reads it already reads on.
+        It may be called again. A consumer that has begun to read continues.
         """
         _ray_transport.withdraw(self._name)
 
@@ -103,7 +105,7 @@ class Stream:
 
 
 def stream(source: Source | Callable[[], Source]) -> Stream:
-    """Offers batches to another process of Ray's, one consumer, and returns a handle to pass to it. Experimental.
+    """Offers batches to one consumer in another process of Ray's, and returns a handle to pass to it. Experimental.
 
     Call it in an actor, and return the handle from a method, or pass it on as an argument. The consumer reads it with
     `for batch in handle`.
@@ -113,7 +115,7 @@ def stream(source: Source | Callable[[], Source]) -> Stream:
         these. It is read when the consumer asks, on another thread than the actor's methods.
 
     Ownership: the source belongs to the stream from now on. Each batch is copied once, into memory that is used again.
-    The producer waits when the consumer is behind. The actor must live until the stream is read to its end: keep its
+    The producer waits when the consumer is behind. The actor must live until the stream is read to its end, so keep its
     handle. A stream that nobody reads stays until `close()`, or until the actor ends.
 
     Thread-safe. Raises `TypeError` if `source` is none of these.

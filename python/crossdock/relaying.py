@@ -22,39 +22,43 @@ def _uris(given: str | Iterable[str]) -> list[str]:
 
 
 class Relay:
-    """Fetches what its consumers ask for from another server, the upstream, once, and serves it to all of them:
-    `relay()` starts one. Over `shm:` that is one fetch for all processes of a machine, which then share its memory.
+    """Fetches tables and tensors from another server, the upstream, when its consumers ask for them, and serves them to
+    all consumers. `relay()` starts one.
 
-    Consumers connect to `relay.uri` as to any server: the catalog has the upstream's names. A table is served once all
-    of it has come, its schema before. Consumers that ask for it meanwhile wait for that fetch, which goes on if they
-    leave. It is fetched again when a consumer asks for it and the upstream has published other data. Live streams and
-    callables are refused with an `UnsupportedError`. Errors of the upstream reach the consumer; those of the connection
-    to it as a `RemoteError`.
+    Each table is fetched once. Over `shm:` that is one fetch for all processes of a machine, which then share its
+    memory.
+
+    Consumers connect to `relay.uri` as to any server: the catalog has the upstream's names. A table is served when all
+    of it has arrived, its schema before. Consumers that ask for it meanwhile wait for that fetch, which continues if
+    they leave. It is fetched again when a consumer asks for it and the upstream has published other data. Live streams
+    and callables are refused with an `UnsupportedError`. The consumer gets errors of the upstream as they are, and
+    errors of the connection to the upstream as a `RemoteError`.
 
     upstream: the URI of a server, of any scheme that `connect()` takes. Several: the first that answers is used, and
         another one if its server ends.
     uri: where consumers find the relay, one URI or several, as for `serve()`. A relay that listens at a network can be
         the upstream of others.
     max_memory: the most bytes that may be in use for tables and tensors: those that are kept, those that consumers
-        still hold, and those that are being received. Where more is needed, the relay drops what was not asked for the
-        longest, and what no consumer holds. If that isn't enough, the request fails with a `ResourceError`. None: a
-        quarter of the machine's memory, or of the limit that this process has.
-    max_age: seconds for which what is held is served without asking the upstream whether it has changed. 0: each
-        request asks, which takes one round trip. Of a server that can't say whether a table has changed, as an Arrow
-        Flight server, it is fetched again after this time.
-    stale: whether what is held is served while the upstream can't be reached. False: requests fail then.
+        still hold, and those that are being received. If more is needed, the relay drops tables that no consumer holds,
+        those first that were not asked for the longest. If that isn't enough, the request fails with a `ResourceError`.
+        None: a quarter of the machine's memory, or of the limit that this process has.
+    max_age: seconds for which a table that the relay has is served without asking the upstream whether it has changed.
+        0: each request asks, which takes one round trip. Some servers, such as an Arrow Flight server, can't say
+        whether a table has changed; their tables are fetched again after this time.
+    stale: whether tables that the relay has are served while the upstream can't be reached. False: requests fail then.
     timeout: seconds for connecting to the upstream, and for each of its answers and batches; None: no limit.
     max_connections: connections of all consumers together, as for `serve()`.
     users: ids of users that may connect to the relay, and whose servers are trusted, beside the own user, or "any".
     token: over networks, the secret that the upstream demands, and that the relay demands of its consumers there.
     login: a user name and a password, for upstreams that are Flight servers with logins.
     checksum: over tcp, as for `connect()` and `serve()`.
-    tls: over tcp+tls, the certificates that are trusted, and those of the relay itself, as for both of them.
+    tls: over tcp+tls, the certificates that are trusted, and those of the relay itself, as for `connect()` and
+        `serve()`.
     stats: who may ask for the relay's statistics, as for `serve()`.
     metrics: where the relay's metrics are, as for `serve()`.
 
     The relay logs to the logger "crossdock", for example when the upstream can't be reached. After a failure to connect
-    it tries again with the first request after a second.
+    it waits a second, and tries again at the next request.
 
     Use it as a context manager, or call `close()`; otherwise it is closed when the interpreter exits. Thread-safe.
     After a fork it belongs to the parent: in the child its methods raise `ForkError`.
@@ -136,10 +140,13 @@ class Relay:
         return self._metrics
 
     def stats(self) -> dict[str, Any]:
-        """Returns what `Server.stats()` returns, and the counts "hits" (requests that were answered with what was held
-        and current), "stale_hits" (with what was held while the upstream was gone), "fetches", "failures" (fetches that
-        failed), "catalogs" (reads of the upstream's catalog), "evictions", "bytes_fetched", "bytes_used", "max_memory",
-        and "upstream" (the URI that it is connected to, or None)."""
+        """Returns what `Server.stats()` returns, and counts of the relay.
+
+        The counts are "hits" (requests that were answered with a current table that the relay had), "stale_hits" (the
+        same while the upstream couldn't be reached), "fetches", "failures" (fetches that failed), "catalogs" (reads of
+        the upstream's catalog), "evictions", "bytes_fetched", "bytes_used", "max_memory", and "upstream" (the URI that
+        it is connected to, or None).
+        """
         return self._native.stats()
 
     def drain(self, timeout: float | None = None) -> bool:
@@ -148,8 +155,10 @@ class Relay:
         return self._native.drain(milliseconds(timeout, "timeout"))
 
     def close(self) -> None:
-        """Ends every stream and fetch under way with an error at its consumer, and removes the socket. What consumers
-        hold stays valid. May be called twice."""
+        """Ends every stream and fetch under way with an error at its consumer, and removes the socket.
+
+        Batches that consumers hold stay valid. May be called twice.
+        """
         if self._metrics is None:
             self._native.close()
         else:

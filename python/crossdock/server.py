@@ -65,8 +65,8 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
 
 
 class Server:
-    """Serves tables and tensors by name to other processes, over shared memory or a network: `serve()` starts one that
-    offers `sources`.
+    """Serves tables and tensors by name to other processes, over shared memory or a network. `serve()` starts a server
+    that offers `sources`.
 
     A source is one of:
 
@@ -80,33 +80,33 @@ class Server:
       `stable`);
     - the path of a Parquet, CSV or JSON file (one object a line), or of a folder of such files, also with Hive's
       partitions (`year=2026/`); a pyarrow `Dataset`, `Scanner` or `ParquetFile`; a polars `LazyFrame`; a file that is
-      open for reading, as fsspec's; a dictionary of lists, which are columns: a table. pyarrow reads it;
+      open for reading, such as fsspec's; a dictionary of lists, which are columns: a table. pyarrow reads it;
     - a callable without arguments that returns one of the first three: called for each consumer, on the server's
       threads. Several of these threads may call one stream, one at a time;
     - an array that `asarray()` takes and that has no Arrow methods, a `Tensor`, or an object of a class with `Exports`:
-      a tensor, which consumers get by `client.tensor()`. It is copied once, now, or not at all if it is in an `Arena`
+      a tensor, which consumers get by `client.tensor()`. It is copied once, now. It isn't copied if it is in an `Arena`
       or a `Pool` and has no gaps;
     - a mapping from names to such arrays, or to mappings of them, such as torch's `state_dict()`: tensors under one
       name, which consumers get by `client.tensors()`.
 
     A name is a str, or bytes that needn't be text.
 
-    The data may be on any device that Crossdock has a driver for: it is copied once, from the device into the memory
+    The data may be on any device that Crossdock has a driver for. It is copied once, from the device into the memory
     that is published.
 
-    uri: "shm:flights" is a name that belongs to this user, and "shm:" picks a name; "shm:/run/user/1000/x.sock" is a
-        path; "tcp:" picks a port of this machine's loopback; "tcp://10.0.0.1:7700", or "tcp://*:7700" for all
-        addresses, serves other machines, "tcp+tls://10.0.0.1:7700" does so over TLS (see `tls`), and so do
-        "ucx://10.0.0.1:7700", over UCX, and "fabric://10.0.0.1:7700", whose data goes over libfabric. Consumers connect
-        to `server.uri`.
-        Several URIs: the server listens at all of them, see `server.uris`.
+    uri: the address that consumers connect to. "shm:flights" is a name that belongs to this user, and "shm:" picks a
+        name. "shm:/run/user/1000/x.sock" is a path. "tcp:" picks a port of this machine's loopback.
+        "tcp://10.0.0.1:7700", or "tcp://*:7700" for all addresses, serves other machines. So do
+        "tcp+tls://10.0.0.1:7700" over TLS (see `tls`), "ucx://10.0.0.1:7700" over UCX, and "fabric://10.0.0.1:7700",
+        whose data is sent over libfabric. Consumers connect to `server.uri`. Several URIs: the server listens at all of
+        them, see `server.uris`.
     window: the number of messages that a consumer may be behind before its stream pauses.
     lease_limit: bytes of live streams' memory that one consumer may hold, over all its streams, at least 1. Two batches
         of one stream are always allowed, the current one and the next. A consumer is a process of this machine, with
         all its connections; over tcp, ucx and fabric, a connection.
     lease_patience: seconds that a consumer that has read all its batches may stay at that limit without freeing
-        anything, before it gets batches by value, in its own memory. None: no limit, the stream waits. It also waits
-        without limit for a consumer that takes no bodies by value (`connect(way="map")`).
+        anything. After that it gets batches by value, in its own memory. None: no limit, the stream waits. The stream
+        also waits without limit for a consumer that takes no bodies by value (`connect(way="map")`).
     max_leases: buffers, also of tables and files, that one connection may hold when it asks for another stream, at
         least 1. At the limit, that stream fails with `LeaseLimitError`.
     max_streams: streams that one consumer may have at once, at least 1: those that it reads, those of which it holds
@@ -124,43 +124,42 @@ class Server:
     token: over networks (tcp, tcp+tls, ucx and fabric), a secret that clients must know. They prove that they know it;
         it is never sent. None: every client that reaches the port is served. Over shm the user id decides, and no token
         is demanded; a token without any other URI raises `InvalidArgumentError`.
-    tls: over tcp+tls, and of a Flight server at grpc+tls, the certificate and key of this server, and, if clients must
+    tls: over tcp+tls, and for a Flight server at grpc+tls, the certificate and key of this server, and, if clients must
         have a certificate, their issuers: `TLS(certificate=..., key=..., client_roots=...)`.
     checksum: over tcp, protect all messages with a CRC-32C: bytes that changed on the way end the connection and are
         never taken for data. None: with clients that ask for it. True: with all clients; a client that doesn't support
         it is rejected (`HandshakeError`), and a URI of ucx or fabric, which have none, or of shm alone, which needs
         none, is an `InvalidArgumentError`. False: never.
     remote_reads: "trusted" lets clients that follow the Dissociated IPC Protocol strictly, over ucx, read tables from
-        this process's memory; see `location()`. Every process that reaches the server's address can then read and
-        write all memory of this process, and a client that is killed in the middle of a read can end it. A token is no
-        protection from that, and can't be given together with it. Clients of Crossdock's never need it.
+        this process's memory; see `location()`. Every process that reaches the server's address can then read and write
+        all memory of this process, and a client that is killed in the middle of a read can end this process. A token is
+        no protection from that, and can't be given together with it. Clients of Crossdock's never need it.
     stable: "trust" or "snapshot", for sources that are paths; see `Server.publish()`.
     limits: limits on the size and nesting of such files; None: those of `Limits()`.
-    flight: "grpc://127.0.0.1:8815": also listens there as an Arrow Flight server, by which clients find the tables and
-        the URIs above, and from which clients that know nothing of Crossdock read the same tables. Port 0 is a free
-        one, the host "*" every address of the machine; see `server.flight_uri`. "grpc+tls://127.0.0.1:8815" encrypts,
-        and needs `tls`. With a token, such clients must send it (as a bearer token, or as the password of a login), and
-        without TLS it goes over the network as it is. It needs the module crossdock_flight.so and gRPC's library; else
-        it raises `SchemeError`.
-    authenticate: a callable that is asked by the Flight server whether a user has a password: authenticate(user,
-        password) -> bool. A client logs in so (`connect(..., login=(user, password))`, or
-        `authenticate_basic_token()` of pyarrow's), and may call for `login_lifetime` seconds. It is called on threads
-        of the library's, up to 16 at once, and `close()` waits for it. What it raises refuses the login.
-    ticket_keys: with a token or `authenticate`, tickets are signed: with the first of these keys, bytes objects of 16
-        to 1024 random bytes. All of them check tickets, up to 16. Servers that share a key take each other's tickets.
+    flight: "grpc://127.0.0.1:8815": also listens at this address as an Arrow Flight server. Clients find the tables and
+        the URIs above there, and any Flight client can read the same tables. Port 0 is a free one, the host "*" every
+        address of the machine; see `server.flight_uri`. "grpc+tls://127.0.0.1:8815" encrypts, and needs `tls`. With a
+        token, such clients must send it (as a bearer token, or as the password of a login); without TLS it is sent as
+        plain text. It needs the module crossdock_flight.so and gRPC's library; otherwise it raises `SchemeError`.
+    authenticate: a callable that the Flight server asks whether a user has a password: authenticate(user, password) ->
+        bool. A client logs in by `connect(..., login=(user, password))`, or by `authenticate_basic_token()` of
+        pyarrow's, and may then call for `login_lifetime` seconds. It is called on threads of the library's, up to 16 at
+        once, and `close()` waits for it. If it raises, the login is refused.
+    ticket_keys: the keys that sign tickets, with a token or `authenticate`: bytes objects of 16 to 1024 random bytes,
+        up to 16 of them. The first one signs, all of them check. Servers that share a key accept each other's tickets.
         None: a random key.
     ticket_lifetime: seconds for which a ticket may be used, any number of times and by everybody who has it.
     login_lifetime: the same for logins.
     puts: which tables the Flight server takes from clients (`Client.put()`, or Flight's DoPut): "new" under names that
-        aren't taken, "replace" also in place of others. None: none. A table is published once all of it has come.
+        aren't taken, "replace" also in place of others. None: none. A table is published when all of it has arrived.
     max_put: the most bytes of one such table, which are memory of this process; more is a `ResourceError` at the
         client.
     stats: who may ask for the statistics (`client.server_stats()`). None: over shm, processes of this user and of root;
         over networks, clients that have proved the token or a certificate that the server demands. "any": all clients.
-    metrics: "127.0.0.1:9464", or "9464" for short: also answers HTTP requests there: `/metrics` for Prometheus,
-        `/healthz`, and `/readyz`, which is ready once all `sources` are published. Port 0 is a free one, the host "*"
-        every address of the machine; see `server.metrics`. Everybody who reaches the address may ask. It needs
-        prometheus-client.
+    metrics: "127.0.0.1:9464", or "9464" for short: also answers HTTP requests at this address: `/metrics` for
+        Prometheus, `/healthz`, and `/readyz`, which is ready once all `sources` are published. Port 0 is a free one,
+        the host "*" every address of the machine; see `server.metrics`. Everybody who reaches the address may ask. It
+        needs prometheus-client.
 
     The server logs to the logger "crossdock", whose level is read when the server starts. If the program has configured
     no logging, warnings are written to stderr, for example about wrong tokens and clients that break the protocol.
@@ -289,9 +288,9 @@ class Server:
 
     @property
     def locations(self) -> list[str]:
-        """The same as location URIs of the Dissociated IPC specification, with want_data and free_data.
+        """The same addresses as location URIs of the Dissociated IPC specification, with want_data and free_data.
 
-        For peers that read these two from the URI. They are different at each start of a server.
+        They are for peers that read these two from the URI. They are different at each start of a server.
         """
         return self._native.locations
 
@@ -306,10 +305,10 @@ class Server:
         return self._metrics
 
     def location(self, name: str | bytes) -> str:
-        """Returns a location URI with a remote_handle: clients strictly as specified read the table's bodies by it.
+        """Returns a location URI with a remote_handle, by which clients strictly as specified read the table's bodies.
 
-        It needs `remote_reads="trusted"` and an address of ucx, and a table in one piece of memory of the host; else it
-        raises `UnsupportedError`. It is good until the table is withdrawn or replaced.
+        It needs `remote_reads="trusted"` and an address of ucx, and a table in one piece of memory of the host;
+        otherwise it raises `UnsupportedError`. It is valid until the table is withdrawn or replaced.
 
         name: the name that the table is published under.
         """
@@ -332,9 +331,9 @@ class Server:
     ) -> None:
         """Offers `source` under `name`. See `serve()` for what a source may be.
 
-        A table is read completely before this returns. It is copied once into shared memory, also from a device, or not
-        at all if it is in an `Arena`, which this freezes. A live stream and a callable are read on a thread of the
-        server when a consumer asks.
+        A table is read completely before this returns. It is copied once into shared memory, also from a device. It
+        isn't copied if it is in an `Arena`, which this freezes. A live stream and a callable are read on a thread of
+        the server when a consumer asks.
 
         mode: "table" reads a one-shot stream completely now, takes a `Tensor` as a column, and a dictionary of arrays
             as columns; "live" sends an object that could be a table batch by batch, to one consumer; "tensor" takes an
@@ -345,8 +344,8 @@ class Server:
             either the old source or the new one; there is no moment without a source. Streams under way continue with
             the old one. If this raises, the old one stays. A client with two connections asks on each of them, and may
             get both sources: use another name for such clients.
-        times: for a table, tensors or a file that a known number of consumers is to get: once it was requested so
-            often, the name is withdrawn, and the memory is freed with the last batch. None: it stays.
+        times: how often a table, tensors or a file may be requested, if the number of consumers is known. After the
+            last request the name is withdrawn, and the memory is freed with the last batch. None: it stays.
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
@@ -356,9 +355,9 @@ class Server:
         """Publishes all `sources`, also in place of others, and withdraws the names in `withdraw`, in one step.
 
         All sources are read before the first change, as `publish()` reads them. A consumer that asks finds all of the
-        changes or none, and there is no moment without a source. Streams under way continue with the old sources. If
-        this raises, nothing has changed: one of the sources can't be read, or a name in `withdraw` isn't published
-        (`NotFoundError`). Meanwhile both the old sources and the new ones need memory.
+        changes or none, and there is no moment without a source. Streams under way continue with the old sources. This
+        raises if one of the sources can't be read, or if a name in `withdraw` isn't published (`NotFoundError`); then
+        nothing has changed. During the call both the old sources and the new ones need memory.
         """
         if not isinstance(sources, Mapping):
             raise InvalidArgumentError(f"sources must be a mapping from names to sources, not {type(sources).__name__}")
@@ -418,19 +417,23 @@ class Server:
             return self._native.prepare_table(name, loaded.stream, replace, uses)
 
     def withdraw(self, name: str | bytes) -> None:
-        """Removes `name` from the catalog, so that new consumers don't find it. Streams under way continue, and batches
-        stay valid."""
+        """Removes `name` from the catalog, so that new consumers don't find it.
+
+        Streams under way continue, and batches stay valid.
+        """
         self._native.withdraw(checked_name(name))
 
     def replace_ticket_keys(self, keys: Iterable[bytes] | None = None) -> None:
-        """Takes other keys for the Flight server's tickets: the first one signs from now on, all of them check. Tickets
-        of keys that aren't among them are refused from now on, and so are logins. A client of Crossdock's asks for a
-        new ticket then.
+        """Replaces the keys of the Flight server's tickets. From now on the first key signs, and all of them check.
 
-        keys: as `ticket_keys` of `serve()`; None: a random key signs from now on, and the one that has signed so far
-            goes on checking.
+        Tickets of other keys are refused from now on, and so are logins. A client of Crossdock's then asks for a new
+        ticket.
 
-        A server that signs no tickets, a key of less than 16 bytes, and more than 16 keys raise `InvalidArgumentError`.
+        keys: as `ticket_keys` of `serve()`; None: a random key signs from now on, and the key that has signed so far
+            still checks.
+
+        Raises `InvalidArgumentError` for a server that signs no tickets, a key of less than 16 bytes, and more than 16
+        keys.
         """
         self._native.replace_ticket_keys([] if keys is None else _checked_keys(keys))
 
@@ -438,13 +441,15 @@ class Server:
         """Returns the cost of each source, the leases of each consumer, and counts since the server's start: a snapshot
         in plain dicts and lists.
 
-        "sources": name, kind, rows (None of tensors), bytes, bytes_copied, streams (that were started). "consumers",
-        the connections: id (of its connection), pid, peer, name, previous (its last stream that has ended), batches,
-        rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier
-        (what moves the bytes, as "shm"), way (how the bodies of its stream went when it began: "map", "read" or
-        "message"; None before the first, and of a connection without bodies) and why (the reason for that way).
+        "sources" has for each source: name, kind, rows (None for tensors), bytes, bytes_copied, and streams (the number
+        of those that were started).
 
-        Of the server: "version", "pid", "uptime" (seconds), "uris". "connections" (those that are there),
+        "consumers" has for each connection: id, pid, peer, name, previous (its last stream that has ended), batches,
+        rows, bytes, window, in_flight, leases, leased_bytes, oldest_lease (seconds, or None), bytes_by_value, carrier
+        (the transport, such as "shm"), way (how the bodies of its stream were sent when it began: "map", "read" or
+        "message"; None before the first stream, and for a connection without bodies) and why (the reason for that way).
+
+        About the server: "version", "pid", "uptime" (seconds), "uris", "connections" (those that are open),
         "accepted_connections" (all since the start), "rejected_connections" (clients that were rejected in their
         handshake, by reason: "version", "not_allowed", "malformed", "late", "full", "resources", "protection") and
         "protocol_errors" (connections that were ended because they broke the protocol).
@@ -462,14 +467,16 @@ class Server:
         return self._native.stats()
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Prepares for the end, without an error for those who read: from now on every request and every `publish()`
-        gets a `ClosedError`, and streams under way continue. Requests for the server's statistics are still answered:
-        those of `client.server_stats()`, `crossdock top` and metrics. Waits until the streams have ended, for `timeout`
-        seconds at most; None: without limit. Returns whether they have. Call `close()` afterwards.
+        """Prepares for the end without an error for running consumers, and waits until their streams have ended.
+        Returns whether they have ended.
 
-        A stream has ended once its consumer has received all of it, and where bodies go by reads, has read them. Tables
-        that Flight clients are putting aren't waited for. Ctrl-C ends the wait; requests are refused all the same. May
-        be called again, to wait longer.
+        From now on every request and every `publish()` gets a `ClosedError`; streams under way continue. Requests for
+        the server's statistics are still answered: those of `client.server_stats()`, `crossdock top` and metrics. Waits
+        for `timeout` seconds at most; None: without limit. Call `close()` afterwards.
+
+        A stream has ended when its consumer has received all of it, and, if bodies are sent by reads, has read them.
+        Tables that Flight clients are putting aren't waited for. Ctrl-C ends the wait, and requests are still refused.
+        May be called again, to wait longer.
         """
         return self._native.drain(milliseconds(timeout, "timeout"))
 

@@ -23,18 +23,18 @@ __all__ = ["Table"]
 class Table:
     """A table that a server offers under a name, or a part of it: `client.table(name)`.
 
-    It is an Arrow stream that can be exported any number of times: each time, the server is asked for the table anew,
-    and what is published then is read. So `pyarrow.table(t)`, `polars.DataFrame(t)` and DuckDB's queries
-    (`duckdb.sql("select * from t")`) take it as often as they like. Within a machine nothing is copied before those
-    libraries do.
+    It is an Arrow stream that can be exported any number of times. Each export asks the server for the table again, and
+    reads what is published then. So `pyarrow.table(t)`, `polars.DataFrame(t)` and DuckDB's queries
+    (`duckdb.sql("select * from t")`) can read it as often as they need. Within a machine nothing is copied before these
+    libraries do so.
 
-    `select()`, `filter()` and `rows=` of `Client.table()` name the part that is wanted. They decide what is sent: of
-    rows, the batches that have them; of a filter, those whose statistics (the lowest and the highest value, the nulls)
-    let a row match. What they return is exact all the same. `to_dataset()` and `to_lazy()` pass on to the server what
-    DuckDB and polars want of a table.
+    `select()`, `filter()` and `rows=` of `Client.table()` select a part of the table. They also decide which batches
+    are sent: for rows, those that have them; for a filter, those in which a row may match by their statistics (the
+    lowest and the highest value, the nulls). The result is always exact. `to_dataset()` and `to_lazy()` pass on to the
+    server what DuckDB and polars need of a table.
 
-    Thread-safe, as the client is, which it keeps. Its methods raise what `Client.get()` raises. Errors in the middle of
-    a table come out of other libraries as theirs, with our text.
+    Thread-safe, as the client is. It keeps the client alive. Its methods raise what `Client.get()` raises. An error in
+    the middle of a table is raised by another library as that library's own error, with the text of ours.
     """
 
     __slots__ = ("_columns", "_expression", "_name", "_rows", "_scan")
@@ -87,8 +87,10 @@ class Table:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows, by the server's catalog as it is now; with a filter, of those that it lets through, which
-        are counted. Raises `InvalidArgumentError` for a live stream."""
+        """The number of rows, by the server's catalog at this moment. With a filter, the rows that pass it are counted.
+
+        Raises `InvalidArgumentError` for a live stream.
+        """
         if self._expression is not None:
             return int(self._scan.scanner([], self._rows, self._expression, {}).count_rows())
         name = checked_name(self._name)
@@ -106,18 +108,20 @@ class Table:
         return self._scan.requests.get(self._columns, rows=first_and_count(self._rows))
 
     def select(self, columns: Iterable[str]) -> Table:
-        """Returns the same table with these `columns` alone, in this order."""
+        """Returns the same table with only these `columns`, in this order."""
         return Table(self._name, columns, self._scan, rows=self._rows, expression=self._expression)
 
     def filter(self, expression: Any) -> Table:
-        """Returns the same table with those rows alone that a filter lets through. It may name columns that aren't
-        selected, and comes on top of another one. Needs pyarrow, by whose rules values are compared.
+        """Returns the same table with only the rows that pass a filter.
 
-        Only batches with rows that may match are sent. Which these are follows from the lowest and the highest value of
-        a column in each batch, so it helps where rows with like values lie together. The server knows them of numbers,
-        bools, decimals, dates, times, and texts; not of dictionaries, of nested columns and of a batch with a NaN. It
-        reads a column for it when it is first asked. A server that doesn't know such requests sends everything. All
-        rows are of one version of the table.
+        The filter may use columns that aren't selected, and is added to an earlier filter. Needs pyarrow, by whose
+        rules values are compared.
+
+        Only batches with rows that may match are sent. The lowest and the highest value of a column in each batch
+        decide this, so it helps if rows with similar values lie together. The server has these values for numbers,
+        bools, decimals, dates, times, and texts. It doesn't have them for dictionaries, for nested columns and for a
+        batch with a NaN. It reads a column for them at the first request. A server that doesn't support such requests
+        sends everything. All rows are of one version of the table.
 
         expression: as `pyarrow.compute.field("x") > 5`, or tuples, as `[("x", ">", 5)]`, which pyarrow.parquet
             describes as `filters`.
@@ -134,9 +138,11 @@ class Table:
         return self._scan.reader(self._columns, self._rows, self._expression)
 
     def to_dataset(self) -> Any:
-        """Returns a dataset of pyarrow's (`pyarrow.dataset.Dataset`) that is read from the server: of what reads it,
-        columns and filters are passed on as those of `select()` and `filter()` are. DuckDB does so for a query on it.
-        Columns of views have the large types instead, since pyarrow can't filter views.
+        """Returns a dataset of pyarrow's (`pyarrow.dataset.Dataset`) that is read from the server.
+
+        Columns and filters of a reader of the dataset are passed on to the server, as those of `select()` and
+        `filter()` are. DuckDB passes them for a query on it. Columns of views have the large types instead, since
+        pyarrow can't filter views.
 
         Asks for the schema, which the dataset keeps. Needs pyarrow.
         """
@@ -145,8 +151,10 @@ class Table:
         return TableDataset(self._scan, self._scan.schema(), self._columns, self._rows, self._expression)
 
     def to_lazy(self) -> polars.LazyFrame:
-        """Returns a LazyFrame of polars that is read from the server when it is collected: the columns, filters and
-        limits of the query decide what is sent. polars filters the rows that come, by its own rules.
+        """Returns a LazyFrame of polars that is read from the server when it is collected.
+
+        The columns, filters and limits of the query decide what is sent. polars filters the received rows, by its own
+        rules.
 
         Asks for the schema. Needs polars and pyarrow.
         """
@@ -175,8 +183,8 @@ class Table:
     def to_pandas(self, *, numpy: bool = False, **options: Any) -> Any:
         """Reads the table into a pandas `DataFrame`, with the index that it had if it was made of one.
 
-        numpy: False: the columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. True: NumPy's, which
-            pandas copies.
+        numpy: False: the columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. True: the columns are
+            NumPy's, which pandas copies.
         options: those of pyarrow's `Table.to_pandas()`.
         """
         table = self.to_arrow()
@@ -187,7 +195,8 @@ class Table:
         return table.to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
-        """Reads the table into a polars `DataFrame`. polars copies texts, in a form of its own, and nothing else."""
+        """Reads the table into a polars `DataFrame`. polars copies texts into a form of its own, and copies nothing
+        else."""
         import polars
 
         frame = polars.from_arrow(self.to_arrow(), rechunk=False)  # one chunk of each column would be a copy

@@ -103,7 +103,7 @@ def simulated_devices(n: int = 2, *, delay: float = 0.0, memory: int | None = No
     """Makes `n` simulated devices in this process for the duration of the block. They are EXT_DEV 0 to n - 1.
 
     Raises AssertionError at the end if an order between queues was missing, unless `take_faults()` has returned it.
-    Blocks can't be nested. Arrays may outlive the block, but new work on their memory raises an error then.
+    Blocks can't be nested. Arrays may outlive the block, but new work on their memory then raises an error.
 
     delay: the least number of seconds before work starts; with 0 work is asynchronous, too.
     memory: bytes of memory of one device; None: 8 GiB.

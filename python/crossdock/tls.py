@@ -35,20 +35,21 @@ def read_pem(source: Pem | None, what: str) -> bytes:
 
 @final
 class TLS:
-    """What an end of `tcp+tls:` or `grpc+tls:` proves, and whom it trusts: certificates and keys, as paths of PEM files
-    or as the bytes of such files. They are read once, when the object is made.
+    """The certificates and keys of an end of `tcp+tls:` or `grpc+tls:`: what it proves, and whom it trusts.
+
+    Each is the path of a PEM file, or the bytes of such a file. Files are read once, when the object is made.
 
     certificate: this end's certificate, and after it those of its issuers up to a root, which may be left out. A server
         needs it; a client only if the server requires one.
     key: the private key of the certificate, not encrypted.
-    roots: for clients: the certificates of the issuers that are trusted. None: those that
-        OpenSSL trusts by default, or SSL_CERT_FILE and SSL_CERT_DIR of the environment name.
-    client_roots: for servers: the certificates of the issuers of clients' certificates. Every client must have such a
-        certificate then. None: clients need none.
+    roots: for clients: the certificates of the issuers that are trusted. None: those that OpenSSL trusts by default, or
+        those of SSL_CERT_FILE and SSL_CERT_DIR in the environment.
+    client_roots: for servers: the certificates of the issuers of clients' certificates. Every client must then have a
+        certificate of one of them. None: clients need none.
     server_name: for clients: the name or the address that the server's certificate must have. None: the URI's host.
 
-    Immutable. A wrong file is found by `serve()` or `connect()` (`InvalidArgumentError`); one that can't be read
-    raises `OSError` here.
+    Immutable. A file with wrong content raises `InvalidArgumentError` in `serve()` or `connect()`; one that can't be
+    read raises `OSError` here.
     """
 
     __slots__ = ("_given", "_native")

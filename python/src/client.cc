@@ -249,16 +249,15 @@ void bind_client(nb::module_& module) {
           [](const CatalogEntry& self) {
             return self.way ? std::optional(std::string(transport::way_name(*self.way))) : std::nullopt;
           },
-          "How bodies come to get() without options: \"map\", \"read\" or \"message\"; None if they can't, the server "
-          "doesn't say, or the client has two connections.")
+          "How bodies would be sent to get() without options: \"map\", \"read\" or \"message\". None: they can't be "
+          "sent, the server doesn't say, or the client has two connections.")
       .def_prop_ro(
           "why", [](const CatalogEntry& self) { return text_or_none(self.why); },
           "The server's reason; None if it doesn't say.")
       .def_prop_ro(
           "version", [](const CatalogEntry& self) { return count_or_none(self.version); },
           "A number that changes when other data is published under the name, also by a server that was restarted. "
-          "None "
-          "of a live stream and a callable, or if the server doesn't say.")
+          "None for a live stream and a callable, or if the server doesn't say.")
       .def("__repr__", [](const CatalogEntry& self) {
         const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
         const auto content = content_of(self);

@@ -286,7 +286,7 @@ void bind_reader(nb::module_& module) {
           [](const PyReader& self) {
             return self.location().empty() ? nb::none() : nb::object(displayed(self.location()));
           },
-          "The URI that the stream is read from; None of another library's stream.")
+          "The URI that the stream is read from; None for another library's stream.")
       .def_prop_ro(
           "passed_over",
           [](const PyReader& self) {
@@ -296,13 +296,13 @@ void bind_reader(nb::module_& module) {
             }
             return shown;
           },
-          "Of a client of a Flight server: the locations that it named and that weren't used, and why, as pairs.")
+          "For a client of a Flight server: pairs of a location that the server named and that wasn't used, and why.")
       .def_prop_ro("bytes_copied", &PyReader::bytes_copied,
                    "The bytes that were copied so far to bring the batches of `Client.get(device=)` to their device.")
       .def_prop_ro(
           "version",
           [](const PyReader& self) { return self.version() < 0 ? nb::none() : nb::object(nb::int_(self.version())); },
-          "The version of the table, as CatalogEntry.version; None of a live stream, or if the server doesn't say.")
+          "The version of the table, as CatalogEntry.version; None for a live stream, or if the server doesn't say.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__next__",
            [](PyReader& self) {

@@ -1,12 +1,12 @@
 """Dask with large data between workers by shared memory.
 
-A cluster whose addresses begin with `crossdock://` (over TLS: `crossdocks://`) works as over `tcp://`. Within a
-machine, frames of 64 KiB or more go through shared memory. Where that can't be, they go over TCP.
+A cluster whose addresses begin with `crossdock://` (over TLS: `crossdocks://`) works like one over `tcp://`. Within a
+machine, frames of 64 KiB or more are passed through shared memory. If that isn't possible, they are sent over TCP.
 
     with LocalCluster(protocol="crossdock://") as cluster, Client(cluster) as client:
         crossdock.dask.install(client)  # arrays lie in shared memory from the start, and count once
 
-Needs `distributed`, which finds the schemes by itself where Crossdock is installed.
+Needs `distributed`, which finds the schemes itself if Crossdock is installed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Backend", "NannyPlugin", "SecureBackend", "WorkerPlugin", "install"]
 
 
 def install(client: Any, threshold: int | None = 1 << 20) -> Any:
-    """Has all workers of a cluster, also those to come, allocate large arrays in shared memory and count it once.
+    """Makes all workers of a cluster, also later ones, allocate large arrays in shared memory and count it once.
 
-    Everything works without it, too. With it, arrays of `threshold` bytes or more go to other processes without a copy,
-    and Dask counts memory that several workers share only at the worker that made it, instead of at each: else it may
-    pause, spill and restart workers too early. The nannies' limit goes by the same figure.
+    Everything works without it, too. With it, arrays of `threshold` bytes or more are passed to other processes without
+    a copy. Dask then counts memory that several workers share only at the worker that made it. Otherwise Dask counts it
+    at each worker, and may pause, spill and restart workers too early. The nannies' limit uses the same count.
 
     client: a client of the cluster.
     threshold: the least bytes of such an array; None: leave NumPy's allocator as it is. Another call changes it.

@@ -192,14 +192,14 @@ PyGetSetDef attributes[] = {
     {"device", device_of, nullptr, "Where the memory is, a crossdock.Device.", nullptr},
     {"values", values, nullptr,
      "The elements as a read-only Tensor, without a copy; bool is copied from bits to bytes. Where an element is null, "
-     "it holds whatever the memory holds. Times and dates in units that NumPy doesn't have are integers; timestamps "
+     "its value has no meaning. Times and dates in units that NumPy doesn't have are integers; timestamps "
      "with a time zone are moments in UTC; a dictionary-encoded column gives its indices. Raises ExportError for text, "
      "lists of different lengths, and other types without elements of fixed size.",
      nullptr},
     {"validity", validity, nullptr,
      "A Tensor of bool, copied from bits: False where an element is null. None if none is.", nullptr},
     {"dictionary", dictionary, nullptr,
-     "Of a dictionary-encoded column: the Column of the dictionary's values, whose elements .values counts. Else None.",
+     "The Column of the dictionary's values, for a dictionary-encoded column: .values has indices into it. Else None.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

@@ -34,7 +34,7 @@ nb::list list_of_frames(const peers::Message& message, bool writable) {
 
 void bind_peer_frame(nb::module_& module) {
   nb::class_<PyPeerFrame>(module, "PeerFrame", nb::is_weak_referenceable(), nb::type_slots(slots),
-                          "A frame of a message, with the buffer protocol. What reads it keeps its memory.")
+                          "A frame of a message, with the buffer protocol. Its readers keep its memory alive.")
       .def("__len__", [](const PyPeerFrame& self) { return self.frame.size; })
       .def_prop_ro(
           "nbytes", [](const PyPeerFrame& self) { return self.frame.size; }, "The number of bytes.")

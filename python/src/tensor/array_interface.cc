@@ -370,9 +370,9 @@ void bind_array_interface(nb::module_& module) {
       },
       "desc"_a.none(), "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
       "Returns a Tensor of host memory that a dictionary of NumPy's array interface, version 3, describes.\n\n"
-      "desc: shape, typestr, data (a pair of address and read-only flag), version, and where needed strides (in bytes) "
-      "and descr. An entry dtype (\"bfloat16\", or whatever empty() takes) says types that typestr can't, and stands "
-      "instead of it. A mask is refused. The addresses aren't tried: wrong ones end the process when the memory is "
+      "desc: shape, typestr, data (a pair of address and read-only flag), version, and if needed strides (in bytes) "
+      "and descr. An entry dtype (\"bfloat16\", or another argument of DType()) replaces typestr, for types that it "
+      "can't express. A mask is refused. The addresses aren't tried: wrong ones end the process when the memory is "
       "read.\n"
       "owner: an object that is kept while the memory is in use. If the dictionary has no data, the owner's buffer is "
       "the memory. Without an owner, the caller must keep the memory alive.\n"

@@ -119,7 +119,7 @@ void bind_cuda_array(nb::module_& module) {
       },
       "desc"_a, "owner"_a.none() = nb::none(), "sync"_a.none() = nb::none(),
       "Returns a Tensor of a dictionary of the CUDA Array Interface.\n\n"
-      "desc: an entry dtype in it (\"bfloat16\") says types that typestr can't, and stands instead of it.\n"
+      "desc: its entry dtype (\"bfloat16\") replaces typestr, for types that typestr can't express.\n"
       "owner: an object that is kept while the memory is in use. Without one, the caller must keep the memory alive.\n"
       "sync: whether the result is ordered after the stream in the dictionary. False: the caller is responsible for "
       "the order. None: the value of set_cuda_array_interface_sync().");

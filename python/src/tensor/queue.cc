@@ -181,10 +181,11 @@ nb::object queue_object(const Queue& queue) { return nb::cast(PyQueue{queue}); }
 nb::object event_object(const Event& event, const device::NativeContext& of) { return nb::cast(PyEvent{event, of}); }
 
 void def_after() {
-  def_tensor_method("after", after, "event"_a,
-                    "Returns the same memory, on which more work is pending: every consumer comes after it, too. For a "
-                    "result whose work isn't on its queue, as in asarray(result).after(queue.record()).\n\n"
-                    "event: the event at the end of that work.");
+  def_tensor_method(
+      "after", after, "event"_a,
+      "Returns the same memory, on which more work is pending: every consumer is ordered after it, too. For a "
+      "result whose work isn't on its queue, as in asarray(result).after(queue.record()).\n\n"
+      "event: the event at the end of that work.");
 }
 
 void bind_queue(nb::module_& module) {

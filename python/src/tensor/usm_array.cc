@@ -233,7 +233,7 @@ void bind_usm_array(nb::module_& module) {
       },
       "desc"_a, "owner"_a.none() = nb::none(), nb::kw_only(), "deleter"_a.none() = nb::none(),
       "Returns a Tensor of a dictionary of the SYCL USM array interface.\n\n"
-      "desc: an entry dtype in it (\"bfloat16\") says types that typestr can't, and stands instead of it.\n"
+      "desc: its entry dtype (\"bfloat16\") replaces typestr, for types that typestr can't express.\n"
       "owner: an object that is kept while the memory is in use. If the dictionary has no data, the owner's buffer "
       "is the memory. Without an owner, the caller must keep the memory alive.\n"
       "deleter: a function that takes the address in data and frees it. It is called once, when the memory is no "
