@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     options = parser.parse_args()
-    rounds = 2 if options.quick else options.rounds
+    rounds = 1 if options.quick else options.rounds
     scale = 16 if options.quick else 1
     machine = _report.machine()
     _report.print_machine(machine)
