@@ -1,6 +1,7 @@
 #pragma once
 
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,8 +32,9 @@ class Element {
 
   /// Returns false for a null.
   constexpr bool has_value() const noexcept { return value_.has_value(); }
-  /// Returns false for a null, also for a value that is false or 0.
-  constexpr explicit operator bool() const noexcept { return value_.has_value(); }
+  /// Returns false for a null, and true for a value, which may be 0. An element of bool has no such conversion: one
+  /// could take it for the value, as std::optional<bool> would.
+  constexpr explicit operator bool() const noexcept requires(!std::same_as<V, bool>) { return value_.has_value(); }
   /// Returns the value. Undefined for a null.
   constexpr const V& operator*() const& noexcept { return *value_; }
   /// Returns the value itself, of a temporary. Undefined for a null.

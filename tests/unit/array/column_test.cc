@@ -71,7 +71,7 @@ void expect_elements(const Column<T>& column, const Expected& expected) {
     EXPECT_EQ(column.is_valid(i), column.view().is_valid(i));
     EXPECT_TRUE(column[i] == element);
     EXPECT_TRUE(column.begin()[i] == element);
-    if (element) {
+    if (element.has_value()) {
       EXPECT_TRUE(*element == expected(column.view(), i)) << "element " << i;
       EXPECT_TRUE(column.value(i) == *element);
     }
