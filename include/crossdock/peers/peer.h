@@ -114,8 +114,8 @@ class CROSSDOCK_EXPORT Peer {
   /// Ends at once: messages that weren't sent yet are dropped, and their `done` gets ClosedError. The peer's recv()
   /// throws ConnectionError after the messages that it has. The connection itself stays as after close().
   void abort() noexcept;
-  /// Returns true after close() or abort() of this end, and in a forked child. A connection that the peer has ended isn't
-  /// closed: recv() says so.
+  /// Returns true after close() or abort() of this end, and in a forked child. A connection that the peer has ended
+  /// isn't closed: recv() says so.
   bool closed() const noexcept;
 
   bool same_machine() const noexcept;           ///< It is connected by `shm:`.
