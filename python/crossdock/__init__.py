@@ -8,7 +8,7 @@ equals, which send each other buffers, `crossdock.offload` selects where work ru
 devices.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
 from crossdock import errors
 from crossdock._native import (
@@ -36,7 +36,10 @@ from crossdock._native import (
 )
 from crossdock.errors import *  # noqa: F403
 
+TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
 if TYPE_CHECKING:
+    from typing import Any
+
     from crossdock import offload, peers, pool, testing
     from crossdock._exports import Exports
     from crossdock.aio import AsyncRecordBatchReader

@@ -7,9 +7,11 @@ Without these methods, NumPy and pandas would make one cell of a table, and torc
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
-
 from crossdock.errors import ExportError
+
+TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _HELP = {
     "RecordBatch": "a batch has columns, and is no array: batch['name'] is one; all of them: "

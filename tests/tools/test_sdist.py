@@ -45,7 +45,7 @@ def test_it_has_what_a_build_needs_and_no_more(source: Path) -> None:
 def test_cmake_finds_all_that_it_asks_for(source: Path, tmp_path: Path) -> None:
     """Configures as a wheel's build does: a source or an included file that isn't there is an error."""
     off = ("CROSSDOCK_BUILD_TESTS", "CROSSDOCK_BUILD_BENCH", "CROSSDOCK_INSTALL")
-    on = ("CROSSDOCK_BUILD_PYTHON", "CROSSDOCK_STATIC_CODECS", "CROSSDOCK_STATIC_OPENSSL", "CROSSDOCK_STATIC_RUNTIME")
+    on = ("CROSSDOCK_BUILD_PYTHON", "CROSSDOCK_STATIC_CODECS", "CROSSDOCK_STATIC_OPENSSL", "CROSSDOCK_OLDER_LIBSTDCXX")
     options = [f"-DPython_EXECUTABLE={sys.executable}", *(f"-D{name}=OFF" for name in off)]
     done = subprocess.run(
         ["cmake", "-S", source, "-B", tmp_path, "-G", "Ninja", *options, *(f"-D{name}=ON" for name in on)],
