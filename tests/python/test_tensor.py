@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import mmap
+import sys
 import threading
 import weakref
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import crossdock as xd
+from crossdock import _native
 
 DTYPES = "bool i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split()
 
@@ -548,8 +550,10 @@ def test_names_of_devices() -> None:
 def test_it_cant_be_made_up() -> None:
     with pytest.raises(TypeError):
         xd.Tensor()  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
-        xd.Tensor.shape = 5  # type: ignore[misc]
+    # By the stable ABI a module can make its types immutable since Python 3.14.
+    if not str(_native.__file__).endswith(".abi3.so") or sys.version_info >= (3, 14):
+        with pytest.raises(TypeError):
+            xd.Tensor.shape = 5  # type: ignore[misc]
 
 
 # ---- NumPy's own ways ----------------------------------------------------------------------------------------------
