@@ -27,6 +27,7 @@ from pathlib import Path
 
 MOST_BYTES = 4 << 20
 MOST_IMPORT_MS = 25.0
+MOST_SECONDS_TO_A_TABLE = 60
 TURNS = 15
 LIMIT_SECONDS = 60
 # What the wheel's tag says of a system.
@@ -91,7 +92,6 @@ class Trial:
     def environment(self, name: str, requirement: str, *options: str) -> Environment:
         folder = self.work / name
         shutil.rmtree(folder, ignore_errors=True)
-        start = time.monotonic()
         run([self.uv, "venv", "--quiet", "--python", self.python, str(folder)])
         run(
             [
@@ -100,15 +100,14 @@ class Trial:
                 *("--refresh-package", "crossdock", *options, requirement),
             ]
         )
-        return Environment(folder, time.monotonic() - start)
+        return Environment(folder)
 
 
 class Environment:
     """A new environment. What runs in it finds its own programs alone."""
 
-    def __init__(self, folder: Path, seconds: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.seconds = seconds
         self.python = str(folder / "bin" / "python")
         self.variables = {"PATH": str(folder / "bin"), "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder)}
 
@@ -213,13 +212,19 @@ def try_bare(trial: Trial) -> str:
 
 
 def try_with_extras(trial: Trial) -> str:
+    start = time.monotonic()
     environment = trial.environment("extras", "crossdock[cli,io]")
+    installed = time.monotonic() - start
     assert "serve" in environment.command("--help")
     file = str(environment.folder / "weather.arrow")
     with environment.serving(environment.python, "-c", textwrap.dedent(SERVE_TABLE), file) as uri:
         environment.code(GET_TABLE, uri)
+        arrived = time.monotonic() - start
         assert "12.0" in environment.command("get", uri, "weather")
-    return f"installed with extras in {environment.seconds:.1f} s"
+    return (
+        f"installed with extras in {installed:.1f} s; a table was in another process {arrived:.1f} s "
+        f"after the begin (target: {MOST_SECONDS_TO_A_TABLE})"
+    )
 
 
 def main() -> None:
