@@ -149,7 +149,8 @@ class ElementReader<std::chrono::sys_days> : public ConvertingReader<std::chrono
   using ConvertingReader::ConvertingReader;
   std::chrono::sys_days at(const ColumnView& /*view*/, std::int64_t index) const noexcept {
     if (id() == TypeId::kDate32) return std::chrono::sys_days(std::chrono::days(stored<std::int32_t>(index)));
-    return std::chrono::time_point_cast<std::chrono::days>(
+    // A date64 that is no whole number of days is a time of its day, before 1970, too.
+    return std::chrono::floor<std::chrono::days>(
         std::chrono::sys_time<std::chrono::milliseconds>(std::chrono::milliseconds(stored<std::int64_t>(index))));
   }
 };

@@ -144,7 +144,7 @@ TEST_F(Columns, AreDatesAndTimes) {
   expect_elements(batch.column<sys_days>(0),
                   [](const ColumnView& v, std::int64_t i) { return sys_days(days(v.value<std::int32_t>(i))); });
   expect_elements(batch.column<sys_days>(1), [](const ColumnView& v, std::int64_t i) {
-    return time_point_cast<days>(sys_time<milliseconds>(milliseconds(v.value<std::int64_t>(i))));
+    return floor<days>(sys_time<milliseconds>(milliseconds(v.value<std::int64_t>(i))));
   });
   expect_elements(batch.column<TimeOfDay<milliseconds>>(2), [](const ColumnView& v, std::int64_t i) {
     return TimeOfDay<milliseconds>{milliseconds(v.value<std::int32_t>(i))};
@@ -161,6 +161,16 @@ TEST_F(Columns, AreDatesAndTimes) {
     return local_time<seconds>(seconds(v.value<std::int64_t>(i)));
   });
   EXPECT_EQ(batch.column<microseconds>(4).values().size(), 9u);
+}
+
+TEST_F(Columns, ATimeBefore1970IsOfItsDay) {
+  using namespace std::chrono;
+  RecordBatch batch = made({field("day", TypeId::kDate64)}, 2, 0);
+  static constexpr std::int64_t kTimes[] = {-1, 86'400'001};
+  batch.buffers = {{}, {kTimes, sizeof kTimes}};
+  const auto day = batch.column<sys_days>("day");
+  EXPECT_EQ(day[0], sys_days(days(-1)));
+  EXPECT_EQ(day[1], sys_days(days(1)));
 }
 
 TEST_F(Columns, AreDecimals) {
