@@ -302,13 +302,17 @@ class Column {
   }
   /// Of a dictionary-encoded column: the values that the elements are indices of. Throws InvalidDataError if the batch
   /// has none, as it may be where all elements are null.
-  const auto& dictionary() const requires kIsDictionary { return reader_.dictionary(view_); }
+  const auto& dictionary() const& requires kIsDictionary { return reader_.dictionary(view_); }
+  /// Returns the values themselves, of a temporary. Throws as above.
+  auto dictionary() && requires kIsDictionary { return reader_.dictionary(view_); }
   /// Of a dictionary-encoded column: the index of an element in dictionary().
   std::int64_t index(std::int64_t element) const requires kIsDictionary {
     return view_.index_of_value(element, dictionary().view());
   }
   /// Of lists: the elements of all of them; element i of this column has view().elements(i) of these.
-  const auto& elements() const noexcept requires kIsList { return reader_.elements(); }
+  const auto& elements() const& noexcept requires kIsList { return reader_.elements(); }
+  /// Returns the elements themselves, of a temporary.
+  auto elements() && noexcept requires kIsList { return reader_.elements(); }
 
   /// Returns the elements from `start` on. Throws InvalidArgumentError if they aren't all there.
   Column slice(std::int64_t start, std::int64_t length) const {

@@ -217,6 +217,8 @@ TEST_F(Columns, AreListsOfColumns) {
       }
     }
     EXPECT_GT(seen, 20);
+    for (const auto element : batch.column<ListOf<std::int32_t>>("list").elements()) seen += element ? 1 : 0;
+    EXPECT_GT(seen, 40) << "the elements of a column that is gone are there";
     std::int64_t texts = 0;
     for (const auto outer : batch.column<ListOf<ListOf<std::string_view>>>("deep")) {
       if (!outer) continue;
