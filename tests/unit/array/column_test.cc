@@ -123,8 +123,8 @@ TEST_F(Columns, AreBoolsTextsAndBinaries) {
       for (std::int64_t i = 0; i < binaries.size(); ++i) {
         if (!binaries[i]) continue;
         const std::string_view expected = binaries.view().bytes(i);
-        ASSERT_EQ(binaries[i]->size(), expected.size());
-        EXPECT_EQ(std::memcmp(binaries.value(i).data(), expected.data(), expected.size()), 0);
+        EXPECT_TRUE(std::ranges::equal(binaries.value(i), std::as_bytes(std::span(expected))));
+        EXPECT_EQ(binaries[i]->size(), expected.size());
       }
     }
   }
