@@ -73,6 +73,8 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   virtual void reserve(std::int64_t elements) = 0;
   /// Appends a null.
   virtual void append_null() = 0;
+  /// Throws InvalidArgumentError if elements of lists were appended and aren't in a list yet: for BatchBuilder.
+  virtual void check_lists() {}
   /// Adds the column to `*to`, and is empty afterwards: for BatchBuilder and for builders of lists.
   virtual void finish(BuiltColumn* to) = 0;
 
@@ -256,6 +258,7 @@ class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
   /// Ends a list: its elements are those of elements() that were appended since the last one.
   /// Throws ResourceError for more than 2^31 - 1 elements of all lists.
   void append_list();
+  void check_lists() override;
   void finish(BuiltColumn* to) override;
 
  protected:
@@ -265,6 +268,7 @@ class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
  private:
   void push_end();
   GrowingBuffer offsets_;
+  std::int64_t end_ = 0;  ///< The number of elements of all lists.
 };
 
 /// Builds a column of lists: append(list), or the elements one by one, and append_list() after those of each list.
@@ -417,7 +421,8 @@ class CROSSDOCK_EXPORT BatchBuilder {
   void reserve(std::int64_t rows);
 
   /// Returns a batch of what was appended; the columns are empty afterwards. Throws InvalidArgumentError, which names
-  /// the columns, if they aren't of one length; then nothing has changed. Throws InvalidDataError as Schema does.
+  /// the columns, if they aren't of one length, or a list wasn't ended; then nothing has changed. Throws
+  /// InvalidDataError as Schema does.
   RecordBatch finish();
   /// The schema of the batches; the columns are known from the first call on.
   const std::shared_ptr<const Schema>& schema();

@@ -142,6 +142,22 @@ TEST(Builders, TakeListsOfOtherColumns) {
   }
 }
 
+TEST(Builders, RefuseElementsInNoList) {
+  BatchBuilder builder;
+  auto& lists = builder.add<ListOf<ListOf<std::int32_t>>>("lists");
+  lists.append(std::vector<std::vector<int>>{{1}});
+  lists.elements().elements().append(2);
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { builder.finish(); }),
+              AllOf(HasSubstr("\"item\""), HasSubstr("last 1 elements"), HasSubstr("append_list()")));
+  lists.elements().append_list();
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { builder.finish(); }), HasSubstr("field \"lists\""));
+  lists.append_list();
+  const RecordBatch batch = builder.finish();
+  EXPECT_EQ(elements(*(*batch.column<ListOf<ListOf<std::int32_t>>>("lists")[1])[0]), values<std::int32_t>({2}));
+  lists.append(std::vector<std::vector<int>>{});
+  EXPECT_EQ(builder.finish().num_rows, 1) << "a batch begins anew";
+}
+
 TEST(Builders, TellFloatsOfADictionaryApartByTheirBits) {
   BatchBuilder builder;
   auto& column = builder.add<Dictionary<double>>("number");
