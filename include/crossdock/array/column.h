@@ -325,9 +325,11 @@ class Column {
 
   class Iterator;
   /// An iterator at the first element. It refers to this object, not to a copy of it.
-  Iterator begin() const noexcept { return {this, 0}; }
+  Iterator begin() const& noexcept { return {this, 0}; }
   /// An iterator behind the last element.
-  Iterator end() const noexcept { return {this, size()}; }
+  Iterator end() const& noexcept { return {this, size()}; }
+  Iterator begin() const&& = delete;
+  Iterator end() const&& = delete;
 
  private:
   static const ColumnView& checked(const ColumnView& view);
