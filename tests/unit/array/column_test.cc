@@ -271,12 +271,14 @@ TEST_F(Columns, AreRangesForAlgorithms) {
   EXPECT_EQ(std::ranges::count_if(numbers, [](const auto& n) { return *n % 2 == 0; }), 50);
   EXPECT_EQ((std::ranges::find(numbers, Element<std::int64_t>(42)) - numbers.begin()), 32);
   EXPECT_EQ(*std::ranges::lower_bound(numbers, 60, {}, [](const auto& n) { return *n; }), 60);
+#if !defined(__clang__) || __clang_major__ >= 16  // older ones can't compile the views of libstdc++
   std::vector<std::int64_t> tens;
   for (const auto n :
        batch.column<std::int64_t>("number") | std::views::filter([](const auto& e) { return *e % 10 == 0; })) {
     tens.push_back(*n);
   }
   EXPECT_EQ(tens.size(), 10u);
+#endif
   EXPECT_EQ(batch.column<std::string_view>("text")[3].value_or("none"), "13");
   const std::optional<std::string_view> text = batch.column<std::string_view>("text")[0];
   EXPECT_EQ(text, "10");
