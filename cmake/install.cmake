@@ -21,8 +21,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/crossdock-config-version.
 install(FILES ${PROJECT_BINARY_DIR}/crossdock-config.cmake ${PROJECT_BINARY_DIR}/crossdock-config-version.cmake
         DESTINATION ${cmake_folder} COMPONENT crossdock)
 
-file(RELATIVE_PATH CROSSDOCK_PC_TO_PREFIX /prefix/${pkgconfig_folder} /prefix)
+# Some distributions give absolute folders: then these are in the .pc files, and the prefix can't be moved.
+file(RELATIVE_PATH CROSSDOCK_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" CROSSDOCK_PC_TO_PREFIX "${CROSSDOCK_PC_TO_PREFIX}")
+foreach(folder LIBDIR INCLUDEDIR)
+  set(CROSSDOCK_PC_${folder} "\${prefix}")
+  cmake_path(APPEND CROSSDOCK_PC_${folder} ${CMAKE_INSTALL_${folder}})
+endforeach()
 foreach(name crossdock crossdock_c)
   configure_file(cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pkgconfig_folder} COMPONENT crossdock)

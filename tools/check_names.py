@@ -16,7 +16,7 @@ from checking import main
 # A regular expression of the word: what to say instead. Words are matched whole, capitals count.
 WORDS = {
     r"[Hh]ouse": "project, architecture",
-    r"[Ff]loors?|crossdock_floor": "layer",
+    r"[Ff]loors?(?![<(])|crossdock_floor": "layer",  # std::floor() is what it is
     r"[Tt]wins?": "in-process implementation",
     r"[Gg]uests?|guests_": "PendingHandshake",
     r"[Gg]reets?": "advance",

@@ -1,5 +1,5 @@
-/* Crossdock in C: serve tables and tensors, and get them. Includes all of the C interface; docs/c.md is the guide. Link
- * with libcrossdock_c (CMake: crossdock::c; pkg-config: crossdock_c). */
+/* Crossdock in C: serve tables and tensors, and get them. Includes all of the C interface; docs/how-to/c.md is the
+ * guide. Link with libcrossdock_c (CMake: crossdock::c; pkg-config: crossdock_c). */
 #ifndef CROSSDOCK_CROSSDOCK_H
 #define CROSSDOCK_CROSSDOCK_H
 

@@ -109,7 +109,17 @@ ListBuilder::ListBuilder(Field field, std::shared_ptr<device::Arena> arena)
 void ListBuilder::push_end() {
   check_count(content().size());
   if (offsets_.size() == 0) offsets_.push(std::int32_t{0});
-  offsets_.push(static_cast<std::int32_t>(content().size()));
+  end_ = content().size();
+  offsets_.push(static_cast<std::int32_t>(end_));
+}
+
+void ListBuilder::check_lists() {
+  if (content().size() != end_) {
+    throw InvalidArgumentError(in_field(printable(field().name)) + ": its last " +
+                               std::to_string(content().size() - end_) +
+                               " elements are in no list; call append_list() after those of each list");
+  }
+  content().check_lists();
 }
 
 void ListBuilder::append_list() {
@@ -129,6 +139,7 @@ void ListBuilder::reserve(std::int64_t elements) {
 
 void ListBuilder::finish(BuiltColumn* to) {
   finish_node(to);
+  end_ = 0;
   to->buffers.push_back(offsets_.finish(&to->owners));
   content().finish(to);
 }
@@ -174,6 +185,7 @@ RecordBatch BatchBuilder::finish() {
                                " elements and \"" + printable(column->field().name) + "\" has " +
                                std::to_string(column->size()));
   }
+  for (const auto& column : columns_) column->check_lists();
   schema();
   BuiltColumn parts;
   for (const auto& column : columns_) column->finish(&parts);

@@ -3,12 +3,20 @@
 #include <exception>
 #include <utility>
 
+#include "crossdock/core/error.h"
+
 namespace crossdock::session {
 
 /// A coroutine that waits for a batch.
 struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
   Wait(Reader& from, WhenReadable loop) : reader(from), when_readable(std::move(loop)) {}
-  ~Wait() { stop_sleeping(); }
+  ~Wait() {
+    try {
+      stop_sleeping();
+    } catch (const Error&) {
+      // In the child of a fork: its copy of the connection wakes nobody.
+    }
+  }
 
   /// Returns whether something was found: a batch, the end or an error.
   bool poll() noexcept {
@@ -23,19 +31,24 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
       if (reader.prepare_sleep()) break;
     }
     sleeps = true;
-    when_readable(reader.descriptor(), [weak = weak_from_this()] {
-      if (const auto wait = weak.lock()) wait->on_ready();
-    });
+    try {
+      when_readable(reader.descriptor(), [weak = weak_from_this()] {
+        if (const auto wait = weak.lock()) wait->on_ready();
+      });
+    } catch (...) {
+      stop_sleeping();  // now: a coroutine that gets the exception may destroy the reader before this object goes
+      throw;
+    }
     return true;
   }
 
-  void stop_sleeping() noexcept {
+  void stop_sleeping() {
     if (std::exchange(sleeps, false)) reader.awake();
   }
 
   void on_ready() {
-    stop_sleeping();
     try {
+      stop_sleeping();
       if (arm()) return;  // a part of a message alone
     } catch (...) {
       found = {.state = Polled::State::kFailed, .error = std::current_exception()};

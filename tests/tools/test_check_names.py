@@ -18,6 +18,7 @@ FOUND = [
     "transport::Carries carries",
     "class Rest {",
     "It goes by the letter of the text.",
+    "the floor below",
     "Clients are turned away.",
     "memory is given back",
     "void come_home(int lease);",
@@ -26,6 +27,7 @@ FOUND = [
 ]
 NOT_FOUND = [
     "std::unordered_map<int, int>",
+    "std::chrono::floor<std::chrono::days>(time)",
     "a letter first",
     "the rest of it",
     "they were told",

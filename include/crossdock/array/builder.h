@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +38,12 @@ concept OptionalOf = requires(const O& optional) {
   { *optional } -> std::convertible_to<T>;
 };
 
+/// A range whose elements can be appended one by one.
+template <class R>
+concept ListElements = requires(const R& list) {
+  list.begin() != list.end();
+};
+
 /// Returns an element as it lies in memory, of a type of fixed width.
 template <ColumnElement T>
 auto stored_element(const T& value) noexcept {
@@ -66,6 +73,8 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   virtual void reserve(std::int64_t elements) = 0;
   /// Appends a null.
   virtual void append_null() = 0;
+  /// Throws InvalidArgumentError if elements of lists were appended and aren't in a list yet: for BatchBuilder.
+  virtual void check_lists() {}
   /// Adds the column to `*to`, and is empty afterwards: for BatchBuilder and for builders of lists.
   virtual void finish(BuiltColumn* to) = 0;
 
@@ -117,6 +126,10 @@ class ColumnBuilder final : public AnyColumnBuilder {
     values_.push(stored_element(value));
     count_valid();
   }
+  /// An integer would lose what comes after the point.
+  template <std::floating_point F>
+  requires std::integral<T>
+  void append(F value) = delete;
   /// Appends a value, or a null if there is none: of a std::optional, or of an Element of another column.
   template <OptionalOf<T> O>
   void append(const O& value) {
@@ -245,6 +258,7 @@ class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
   /// Ends a list: its elements are those of elements() that were appended since the last one.
   /// Throws ResourceError for more than 2^31 - 1 elements of all lists.
   void append_list();
+  void check_lists() override;
   void finish(BuiltColumn* to) override;
 
  protected:
@@ -254,6 +268,7 @@ class CROSSDOCK_EXPORT ListBuilder : public AnyColumnBuilder {
  private:
   void push_end();
   GrowingBuffer offsets_;
+  std::int64_t end_ = 0;  ///< The number of elements of all lists.
 };
 
 /// Builds a column of lists: append(list), or the elements one by one, and append_list() after those of each list.
@@ -264,14 +279,16 @@ class ColumnBuilder<ListOf<T>> final : public ListBuilder {
   ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
       : ListBuilder(std::move(field), std::move(arena)), elements_(this->field().children.front(), this->arena()) {}
   /// Appends a list: any range of what append() of ColumnBuilder<T> takes.
-  template <class Range>
-  void append(const Range& list) requires requires {
-    list.begin() != list.end();
-  }
-  {
+  template <ListElements R>
+  void append(const R& list) {
     for (const auto& element : list) elements_.append(element);
     append_list();
   }
+  /// Appends a list, or a null if there is none: of a std::optional, or of an Element of another column.
+  template <class O>
+  requires ListElements<std::remove_cvref_t<decltype(*std::declval<const O&>())>>
+  void append(const O& list) { list.has_value() ? append(*list) : append_null(); }
+  void append(std::nullopt_t) { append_null(); }
   /// Returns the builder of the elements of all lists, for append_list(); it is part of this one.
   ColumnBuilder<T>& elements() noexcept { return elements_; }
 
@@ -280,16 +297,21 @@ class ColumnBuilder<ListOf<T>> final : public ListBuilder {
   ColumnBuilder<T> elements_;
 };
 
-/// Builds a dictionary-encoded column: each value is stored once, in the order in which it first came.
+/// Builds a dictionary-encoded column: each value is stored once, in the order in which it first came. Floats are one
+/// value if their bits are.
 template <ColumnElement T>
 class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   static_assert(
-      requires(const T& value) { std::hash<T>{}(value); }, "dictionaries are built of texts and numbers");
-  using Key = std::conditional_t<std::is_same_v<T, std::string_view>, std::string, T>;
+      !std::same_as<T, bool> && requires(const T& value) { std::hash<T>{}(value); },
+      "dictionaries are built of texts and numbers");
+  /// What a value is found by. Of a float it is the bits: NaN isn't equal to itself, and -0.0 equals 0.0.
+  using Sought = std::conditional_t<std::same_as<T, float>, std::uint32_t,
+                                    std::conditional_t<std::same_as<T, double>, std::uint64_t, T>>;
+  using Key = std::conditional_t<std::same_as<T, std::string_view>, std::string, Sought>;
   /// Finds texts without making a std::string.
   struct Hash {
     using is_transparent = void;
-    std::size_t operator()(const T& value) const noexcept { return std::hash<T>{}(value); }
+    std::size_t operator()(const Sought& key) const noexcept { return std::hash<Sought>{}(key); }
   };
 
  public:
@@ -301,11 +323,12 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   /// Appends a value, which is stored if it is new since the last finish(). Throws ResourceError for more than 2^31 - 1
   /// different values.
   void append(const T& value) {
-    auto known = known_.find(value);
+    const auto key = std::bit_cast<Sought>(value);
+    auto known = known_.find(key);
     if (known == known_.end()) {
       const std::int64_t index = values_.size();
       check_count(index + 1);
-      known = known_.emplace(Key(value), static_cast<std::int32_t>(index)).first;
+      known = known_.emplace(Key(key), static_cast<std::int32_t>(index)).first;
       values_.append(value);
     }
     indices_.push(known->second);
@@ -313,8 +336,12 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   }
   template <OptionalOf<T> O>
   void append(const O& value) {
-    value.has_value() ? append(T(*value)) : append_null();
+    value.has_value() ? append(*value) : append_null();
   }
+  void append(std::nullptr_t) = delete;  // append_null()
+  template <std::floating_point F>
+  requires std::integral<T>
+  void append(F value) = delete;
   void append(std::nullopt_t) { append_null(); }
   /// Appends a null, which stores no value.
   void append_null() override {
@@ -383,8 +410,7 @@ class CROSSDOCK_EXPORT BatchBuilder {
     return builder;
   }
   /// Adds a column with the values of a range, of what ColumnBuilder<T>::append() takes.
-  template <ColumnElement T, class Range>
-  requires requires(const Range& values) { values.begin() != values.end(); }
+  template <ColumnElement T, ListElements Range>
   ColumnBuilder<T>& add(std::string name,
                         const Range& values) requires(!PlainElement<T> || !std::same_as<Range, std::vector<T>>) {
     ColumnBuilder<T>& builder = add<T>(std::move(name));
@@ -395,7 +421,8 @@ class CROSSDOCK_EXPORT BatchBuilder {
   void reserve(std::int64_t rows);
 
   /// Returns a batch of what was appended; the columns are empty afterwards. Throws InvalidArgumentError, which names
-  /// the columns, if they aren't of one length; then nothing has changed. Throws InvalidDataError as Schema does.
+  /// the columns, if they aren't of one length, or a list wasn't ended; then nothing has changed. Throws
+  /// InvalidDataError as Schema does.
   RecordBatch finish();
   /// The schema of the batches; the columns are known from the first call on.
   const std::shared_ptr<const Schema>& schema();

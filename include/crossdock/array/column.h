@@ -149,7 +149,8 @@ class ElementReader<std::chrono::sys_days> : public ConvertingReader<std::chrono
   using ConvertingReader::ConvertingReader;
   std::chrono::sys_days at(const ColumnView& /*view*/, std::int64_t index) const noexcept {
     if (id() == TypeId::kDate32) return std::chrono::sys_days(std::chrono::days(stored<std::int32_t>(index)));
-    return std::chrono::time_point_cast<std::chrono::days>(
+    // A date64 that is no whole number of days is a time of its day, before 1970, too.
+    return std::chrono::floor<std::chrono::days>(
         std::chrono::sys_time<std::chrono::milliseconds>(std::chrono::milliseconds(stored<std::int64_t>(index))));
   }
 };
@@ -301,13 +302,17 @@ class Column {
   }
   /// Of a dictionary-encoded column: the values that the elements are indices of. Throws InvalidDataError if the batch
   /// has none, as it may be where all elements are null.
-  const auto& dictionary() const requires kIsDictionary { return reader_.dictionary(view_); }
+  const auto& dictionary() const& requires kIsDictionary { return reader_.dictionary(view_); }
+  /// Returns the values themselves, of a temporary. Throws as above.
+  auto dictionary() && requires kIsDictionary { return reader_.dictionary(view_); }
   /// Of a dictionary-encoded column: the index of an element in dictionary().
   std::int64_t index(std::int64_t element) const requires kIsDictionary {
     return view_.index_of_value(element, dictionary().view());
   }
   /// Of lists: the elements of all of them; element i of this column has view().elements(i) of these.
-  const auto& elements() const noexcept requires kIsList { return reader_.elements(); }
+  const auto& elements() const& noexcept requires kIsList { return reader_.elements(); }
+  /// Returns the elements themselves, of a temporary.
+  auto elements() && noexcept requires kIsList { return reader_.elements(); }
 
   /// Returns the elements from `start` on. Throws InvalidArgumentError if they aren't all there.
   Column slice(std::int64_t start, std::int64_t length) const {
@@ -320,9 +325,11 @@ class Column {
 
   class Iterator;
   /// An iterator at the first element. It refers to this object, not to a copy of it.
-  Iterator begin() const noexcept { return {this, 0}; }
+  Iterator begin() const& noexcept { return {this, 0}; }
   /// An iterator behind the last element.
-  Iterator end() const noexcept { return {this, size()}; }
+  Iterator end() const& noexcept { return {this, size()}; }
+  Iterator begin() const&& = delete;
+  Iterator end() const&& = delete;
 
  private:
   static const ColumnView& checked(const ColumnView& view);

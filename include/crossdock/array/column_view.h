@@ -39,6 +39,7 @@ class CROSSDOCK_EXPORT ColumnView {
   /// Throws InvalidArgumentError for an index that no column has, for counts that don't fit the schema, and if the
   /// batch isn't host_readable(): then copy it to the host, or wait for it.
   ColumnView(const RecordBatch& batch, std::size_t column);
+  ColumnView(const RecordBatch&& batch, std::size_t column) = delete;  // the batch must live
 
   /// The field of the column, valid as long as the batch's schema.
   const Field& field() const noexcept { return *layout_->field; }

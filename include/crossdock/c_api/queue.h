@@ -13,11 +13,11 @@ extern "C" {
 typedef struct crossdock_queue crossdock_queue;
 
 /** Finds the queue of the device that `filter` chooses: "gpu", "cuda:1", "opencl:cpu:0", "gpu,cpu"; empty: the first of
- * "gpu,accelerator,cpu". docs/offload.md has the grammar. The queue is the device's own one, or, if `name` isn't empty,
- * another one of this name, which the first request makes. The same arguments give the same queue to every caller in
- * the process, also to C++ code that asks crossdock::session::Runtime::default_runtime(), so that packages put their
- * work in one order. Errors: INVALID_ARGUMENT (no filter string), NOT_FOUND (no such device; the text lists those that
- * exist), UNSUPPORTED. */
+ * "gpu,accelerator,cpu". docs/how-to/offload.md has the grammar. The queue is the device's own one, or, if `name` isn't
+ * empty, another one of this name, which the first request makes. The same arguments give the same queue to every
+ * caller in the process, also to C++ code that asks crossdock::session::Runtime::default_runtime(), so that packages
+ * put their work in one order. Errors: INVALID_ARGUMENT (no filter string), NOT_FOUND (no such device; the text lists
+ * those that exist), UNSUPPORTED. */
 CROSSDOCK_API crossdock_status crossdock_queue_find(crossdock_string filter, crossdock_string name,
                                                     crossdock_queue** queue, crossdock_error** error);
 /** Frees the handle and sets `*queue` to NULL; the queue itself stays, for others who ask. Does nothing if `queue` or

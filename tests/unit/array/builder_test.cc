@@ -5,6 +5,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -118,6 +119,56 @@ TEST(Builders, MakeColumnsOfEveryType) {
   ASSERT_EQ(nested[0]->size(), 2);
   EXPECT_EQ(elements(*(*nested[0])[0]), values<std::string_view>({"x", "y"}));
   EXPECT_EQ(nested[2]->size(), 0);
+}
+
+TEST(Builders, TakeListsOfOtherColumns) {
+  BatchBuilder builder;
+  auto& lists = builder.add<ListOf<ListOf<std::int32_t>>>("lists");
+  lists.append(std::vector{std::vector{1, 2}, std::vector<int>{}});
+  lists.append(std::nullopt);
+  lists.append(std::vector{std::optional(std::vector{3}), std::optional<std::vector<int>>()});
+  const RecordBatch first = builder.finish();
+  for (const auto list : first.column<ListOf<ListOf<std::int32_t>>>("lists")) lists.append(list);
+  const RecordBatch second = builder.finish();
+  check_full(second);
+  for (const RecordBatch* const batch : {&first, &second}) {
+    const auto column = batch->column<ListOf<ListOf<std::int32_t>>>("lists");
+    ASSERT_EQ(column.size(), 3);
+    EXPECT_EQ(elements(*(*column[0])[0]), values<std::int32_t>({1, 2}));
+    EXPECT_EQ((*column[0])[1]->size(), 0);
+    EXPECT_FALSE(column[1]);
+    EXPECT_EQ(elements(*(*column[2])[0]), values<std::int32_t>({3}));
+    EXPECT_FALSE((*column[2])[1]);
+  }
+}
+
+TEST(Builders, RefuseElementsInNoList) {
+  BatchBuilder builder;
+  auto& lists = builder.add<ListOf<ListOf<std::int32_t>>>("lists");
+  lists.append(std::vector<std::vector<int>>{{1}});
+  lists.elements().elements().append(2);
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { builder.finish(); }),
+              AllOf(HasSubstr("\"item\""), HasSubstr("last 1 elements"), HasSubstr("append_list()")));
+  lists.elements().append_list();
+  EXPECT_THAT(message_of<InvalidArgumentError>([&] { builder.finish(); }), HasSubstr("field \"lists\""));
+  lists.append_list();
+  const RecordBatch batch = builder.finish();
+  EXPECT_EQ(elements(*(*batch.column<ListOf<ListOf<std::int32_t>>>("lists")[1])[0]), values<std::int32_t>({2}));
+  lists.append(std::vector<std::vector<int>>{});
+  EXPECT_EQ(builder.finish().num_rows, 1) << "a batch begins anew";
+}
+
+TEST(Builders, TellFloatsOfADictionaryApartByTheirBits) {
+  BatchBuilder builder;
+  auto& column = builder.add<Dictionary<double>>("number");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double number : {nan, 0.0, -0.0, nan, 0.0, -0.0}) column.append(number);
+  const RecordBatch batch = builder.finish();
+  const auto numbers = batch.column<Dictionary<double>>("number");
+  EXPECT_EQ(numbers.dictionary().size(), 3);
+  EXPECT_TRUE(std::isnan(numbers.value(3)));
+  EXPECT_FALSE(std::signbit(numbers.value(4)));
+  EXPECT_TRUE(std::signbit(numbers.value(5)));
 }
 
 TEST(Builders, MakeOneBatchAfterAnother) {

@@ -25,6 +25,7 @@
 #include "crossdock/session/server.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/process.h"
 
 namespace crossdock::session {
 namespace {
@@ -204,17 +205,55 @@ TEST_P(AwaitTest, ErrorsOfTheStreamAndOfTheLoopReachTheCoroutine) {
   EXPECT_THROW(refused.check(), SystemError);
   loop.fails = false;
   const Task task = add_up(*reader, loop, &rows);
-  gate.allow();
-  auto closing = std::async(std::launch::async, [&] {
-    gate.allow();
-    server.close();
-  });
+  auto closing = std::async(std::launch::async, [&] { server.close(); });  // waits for the source
   loop.run();
+  gate.allow();
   closing.get();
   ASSERT_TRUE(task.done());
-  if (rows == 0) {
-    EXPECT_THROW(task.check(), Error);
-  }
+  EXPECT_THROW(task.check(), Error);
+  EXPECT_EQ(rows, 0);
+}
+
+TEST_P(AwaitTest, ALoopMayRefuseWhenNothingCame) {
+  Gate gate(1);
+  Server server(at(GetParam()));
+  server.publish("live", Source::live(gate.stream()));
+  Client client(server.uri());
+  std::function<void()> ready;
+  const WhenReadable once = [&](int /*descriptor*/, std::function<void()> call) {
+    if (ready) throw SystemError("the loop takes no more");
+    ready = std::move(call);
+  };
+  const auto read = [&]() -> Task {
+    const auto reader = client.get("live");  // which is gone once the coroutine gets the exception
+    static_cast<void>(co_await next(*reader, once));
+  };
+  const Task task = read();
+  ASSERT_TRUE(ready);
+  ready();
+  ASSERT_TRUE(task.done());
+  EXPECT_THROW(task.check(), SystemError);
+  gate.allow();
+}
+
+TEST_P(AwaitTest, ACoroutineMayBeDestroyedInTheChildOfAFork) {
+  Gate gate(1);
+  Server server(at(GetParam()));
+  server.publish("live", Source::live(gate.stream()));
+  Client client(server.uri());
+  const auto reader = client.get("live");
+  Loop loop;
+  std::int64_t rows = 0;
+  std::optional<Task> task(add_up(*reader, loop, &rows));
+  testing::ChildProcess child([&](const testing::ChildProcess::Line&) {
+    task.reset();
+    return 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  gate.allow();
+  gate.allow();
+  loop.run();
+  EXPECT_EQ(rows, 10);
 }
 
 TEST_P(AwaitTest, TryNextReturnsErrors) {
