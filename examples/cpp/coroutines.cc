@@ -17,7 +17,7 @@ namespace {
 Task count_rows(xd::session::Client& client, EventLoop& loop, std::string name, std::int64_t* rows) {
   const auto reader = client.get(name);
   const auto wait = [&loop](int descriptor, std::function<void()> ready) {
-    loop.when_readable(descriptor, std::move(ready));
+    return loop.when_readable(descriptor, std::move(ready));
   };
   while (const auto batch = co_await xd::session::next(*reader, wait)) *rows += batch->num_rows;
 }

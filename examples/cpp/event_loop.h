@@ -4,8 +4,10 @@
 
 #include <cerrno>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <map>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,25 +16,28 @@
 /// thread.
 class EventLoop {
  public:
-  /// Has `ready` called once, by run(), when the descriptor is readable.
-  void when_readable(int descriptor, std::function<void()> ready) {
-    waiting_.push_back({descriptor, std::move(ready)});
+  /// Has `ready` called once, by run(), when the descriptor is readable. Returns a function that ends the watch.
+  std::function<void()> when_readable(int descriptor, std::function<void()> ready) {
+    const int number = next_number_++;
+    waiting_.emplace(number, Entry{descriptor, std::move(ready)});
+    return [this, number] { waiting_.erase(number); };
   }
   /// Runs until nothing waits any more.
   void run() {
     while (!waiting_.empty()) {
       std::vector<pollfd> descriptors;
-      for (const Entry& entry : waiting_) descriptors.push_back({entry.descriptor, POLLIN, 0});
+      std::vector<int> numbers;
+      for (const auto& [number, entry] : waiting_) {
+        descriptors.push_back({entry.descriptor, POLLIN, 0});
+        numbers.push_back(number);
+      }
       if (::poll(descriptors.data(), descriptors.size(), -1) < 0 && errno != EINTR) {
         throw std::system_error(errno, std::generic_category(), "poll");
       }
-      std::vector<Entry> now = std::exchange(waiting_, {});
-      for (std::size_t i = 0; i < now.size(); ++i) {
-        if (descriptors[i].revents == 0) {
-          waiting_.push_back(std::move(now[i]));
-        } else {
-          now[i].ready();
-        }
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (descriptors[i].revents == 0) continue;
+        if (auto entry = waiting_.extract(numbers[i]))
+          entry.mapped().ready();  // unless another one has ended its watch
       }
     }
   }
@@ -42,7 +47,8 @@ class EventLoop {
     int descriptor;
     std::function<void()> ready;
   };
-  std::vector<Entry> waiting_;
+  std::map<int, Entry> waiting_;
+  int next_number_ = 0;
 };
 
 /// A coroutine that begins at once, and whose result is asked for when the loop has ended.

@@ -1,6 +1,7 @@
 #include "crossdock/session/await.h"
 
 #include <exception>
+#include <functional>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -11,6 +12,7 @@ namespace crossdock::session {
 struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
   Wait(Reader& from, WhenReadable loop) : reader(from), when_readable(std::move(loop)) {}
   ~Wait() {
+    if (end_watch) end_watch();
     try {
       stop_sleeping();
     } catch (const Error&) {
@@ -32,7 +34,8 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
     }
     sleeps = true;
     try {
-      when_readable(reader.descriptor(), [weak = weak_from_this()] {
+      // Weakly: the loop may have decided to call this before the coroutine was destroyed.
+      end_watch = when_readable(reader.descriptor(), [weak = weak_from_this()] {
         if (const auto wait = weak.lock()) wait->on_ready();
       });
     } catch (...) {
@@ -47,6 +50,7 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
   }
 
   void on_ready() {
+    end_watch = nullptr;
     try {
       stop_sleeping();
       if (arm()) return;  // a part of a message alone
@@ -58,6 +62,7 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
 
   Reader& reader;
   WhenReadable when_readable;
+  std::function<void()> end_watch;  ///< While the loop watches.
   std::coroutine_handle<> coroutine;
   Polled found;
   bool sleeps = false;

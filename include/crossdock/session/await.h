@@ -14,9 +14,13 @@
 namespace crossdock::session {
 
 /// The event loop that a coroutine runs on, as a function: it has `ready` called once, on the loop's own thread, when
-/// the descriptor is readable, and returns at once. It must not call `ready` itself. Such a function is a few lines
-/// over poll(), epoll, libuv or Asio (examples/cpp/event_loop.h). What it throws is thrown by co_await.
-using WhenReadable = std::function<void(int descriptor, std::function<void()> ready)>;
+/// the descriptor is readable, and returns at once. It must not call `ready` itself. What it throws is thrown by
+/// co_await.
+///
+/// It returns a function that ends the watch. That one is called if the coroutine is destroyed while it waits, on the
+/// thread that destroys it; the descriptor may be closed right afterwards. It must not throw. A `ready` that is called
+/// all the same does nothing. Such a loop is a few lines over poll(), epoll, libuv or Asio (examples/cpp/event_loop.h).
+using WhenReadable = std::function<std::function<void()>(int descriptor, std::function<void()> ready)>;
 
 /// The result of next(), for co_await. Await it at once, and once.
 class CROSSDOCK_EXPORT NextBatch {
