@@ -24,6 +24,15 @@ std::shared_ptr<std::byte> allocate(std::int64_t bytes) {
 
 }  // namespace
 
+void GrowingBuffer::reserve(std::int64_t count, std::int64_t width, std::int64_t besides) {
+  if (count < 0) throw InvalidArgumentError("there is no room to reserve for " + std::to_string(count) + " elements");
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(count, width, &bytes) || __builtin_add_overflow(bytes, size_ + besides, &bytes)) {
+    throw ResourceError("a column can't have " + std::to_string(count) + " elements more");
+  }
+  if (bytes > capacity_) grow(bytes);
+}
+
 void GrowingBuffer::grow_for(std::int64_t more) {
   if (more > std::numeric_limits<std::int64_t>::max() / 2 - size_) {
     throw ResourceError("a column can't have " + std::to_string(more) + " bytes more");

@@ -93,8 +93,8 @@ void BytesBuilder::append_null() {
 }
 
 void BytesBuilder::reserve(std::int64_t elements) {
-  const std::int64_t first = offsets_.size() == 0 ? 1 : 0;
-  offsets_.reserve(offsets_.size() + (elements + first) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  constexpr std::int64_t kOffset = sizeof(std::int32_t);
+  offsets_.reserve(elements, kOffset, offsets_.size() == 0 ? kOffset : 0);
 }
 
 void BytesBuilder::finish(BuiltColumn* to) {
@@ -133,8 +133,8 @@ void ListBuilder::append_null() {
 }
 
 void ListBuilder::reserve(std::int64_t elements) {
-  const std::int64_t first = offsets_.size() == 0 ? 1 : 0;
-  offsets_.reserve(offsets_.size() + (elements + first) * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  constexpr std::int64_t kOffset = sizeof(std::int32_t);
+  offsets_.reserve(elements, kOffset, offsets_.size() == 0 ? kOffset : 0);
 }
 
 void ListBuilder::finish(BuiltColumn* to) {

@@ -29,11 +29,11 @@ class CROSSDOCK_EXPORT GrowingBuffer {
   const std::byte* data() const noexcept { return data_; }
   /// The same for writing.
   std::byte* data() noexcept { return data_; }
-  /// Makes room for `bytes` in all. Throws ResourceError, ArenaFrozenError.
-  void reserve(std::int64_t bytes) {
-    if (bytes > capacity_) grow(bytes);
-  }
-  /// Appends `bytes` bytes, and returns where they are; their content isn't defined. Throws as reserve().
+  /// Makes room for `count` more elements of `width` bytes, and `besides` bytes. Throws InvalidArgumentError (a
+  /// negative count), ResourceError, ArenaFrozenError.
+  void reserve(std::int64_t count, std::int64_t width = 1, std::int64_t besides = 0);
+  /// Appends `bytes` bytes, and returns where they are; their content isn't defined. Throws ResourceError,
+  /// ArenaFrozenError.
   std::byte* extend(std::int64_t bytes) {
     if (bytes > capacity_ - size_) [[unlikely]]
       grow_for(bytes);
@@ -41,11 +41,11 @@ class CROSSDOCK_EXPORT GrowingBuffer {
     size_ += bytes;
     return at;
   }
-  /// Appends a copy of `count` bytes, which must not be bytes of this buffer. Throws as reserve().
+  /// Appends a copy of `count` bytes, which must not be bytes of this buffer. Throws as extend().
   void append(const void* bytes, std::int64_t count) {
     if (count > 0) std::memcpy(extend(count), bytes, static_cast<std::size_t>(count));
   }
-  /// Appends the bytes of one value, at any alignment. Throws as reserve().
+  /// Appends the bytes of one value, at any alignment. Throws as extend().
   template <class T>
   void push(const T& value) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -77,9 +77,10 @@ class CROSSDOCK_EXPORT GrowingBits {
   explicit GrowingBits(std::shared_ptr<device::Arena> arena) noexcept : bytes_(std::move(arena)) {}
   /// The number of bits.
   std::int64_t size() const noexcept { return size_; }
-  /// Makes room for `bits` in all. Throws ResourceError, ArenaFrozenError, and so do all calls that append.
-  void reserve(std::int64_t bits) { bytes_.reserve(bits / 8 + 1); }
-  /// Appends one bit. The bits behind it in its byte are 0.
+  /// Makes room for `bits` more. Throws as GrowingBuffer::reserve().
+  void reserve(std::int64_t bits) { bytes_.reserve(bits / 8, 1, 1); }
+  /// Appends one bit. Throws ResourceError, ArenaFrozenError, and so do all calls that append. The bits behind it in
+  /// its byte are 0.
   void push(bool bit) {
     if (size_ % 8 == 0) bytes_.push(std::byte{0});
     if (bit) bytes_.data()[size_ / 8] |= std::byte{1} << (size_ % 8);

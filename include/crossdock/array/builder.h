@@ -68,8 +68,8 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   std::int64_t null_count() const noexcept { return null_count_; }
   /// The field of the column in the schema, valid as long as the builder.
   const Field& field() const noexcept { return field_; }
-  /// Makes room for elements beyond those that are there. Throws ResourceError, ArenaFrozenError (an arena that was
-  /// published), and so do all calls that append.
+  /// Makes room for elements beyond those that are there. Throws InvalidArgumentError (a negative number), and as all
+  /// calls that append: ResourceError, ArenaFrozenError (an arena that was published).
   virtual void reserve(std::int64_t elements) = 0;
   /// Appends a null.
   virtual void append_null() = 0;
@@ -160,9 +160,7 @@ class ColumnBuilder final : public AnyColumnBuilder {
     values_.push(Stored{});
     count_null();
   }
-  void reserve(std::int64_t elements) override {
-    values_.reserve(values_.size() + elements * static_cast<std::int64_t>(sizeof(Stored)));
-  }
+  void reserve(std::int64_t elements) override { values_.reserve(elements, sizeof(Stored)); }
   void finish(BuiltColumn* to) override {
     finish_node(to);
     to->buffers.push_back(values_.finish(&to->owners));
@@ -190,7 +188,7 @@ class CROSSDOCK_EXPORT ColumnBuilder<bool> final : public AnyColumnBuilder {
   void append(std::nullopt_t) { append_null(); }
   /// Appends a null, whose bit is 0.
   void append_null() override;
-  void reserve(std::int64_t elements) override { bits_.reserve(bits_.size() + elements); }
+  void reserve(std::int64_t elements) override { bits_.reserve(elements); }
   void finish(BuiltColumn* to) override;
 
  private:
@@ -206,7 +204,7 @@ class CROSSDOCK_EXPORT BytesBuilder : public AnyColumnBuilder {
   void append_null() override;
   void reserve(std::int64_t elements) override;
   /// Makes room for more bytes of all elements together.
-  void reserve_bytes(std::int64_t bytes) { bytes_.reserve(bytes_.size() + bytes); }
+  void reserve_bytes(std::int64_t bytes) { bytes_.reserve(bytes); }
   void finish(BuiltColumn* to) override;
 
  protected:
@@ -348,9 +346,7 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
     indices_.push(std::int32_t{0});
     count_null();
   }
-  void reserve(std::int64_t elements) override {
-    indices_.reserve(indices_.size() + elements * static_cast<std::int64_t>(sizeof(std::int32_t)));
-  }
+  void reserve(std::int64_t elements) override { indices_.reserve(elements, sizeof(std::int32_t)); }
   void finish(BuiltColumn* to) override {
     finish_node(to);
     to->buffers.push_back(indices_.finish(&to->owners));
@@ -417,7 +413,7 @@ class CROSSDOCK_EXPORT BatchBuilder {
     for (const auto& value : values) builder.append(value);
     return builder;
   }
-  /// Makes room for rows in all columns.
+  /// Makes room for rows in all columns. Throws as AnyColumnBuilder::reserve().
   void reserve(std::int64_t rows);
 
   /// Returns a batch of what was appended; the columns are empty afterwards. Throws InvalidArgumentError, which names

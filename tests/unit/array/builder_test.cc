@@ -322,5 +322,17 @@ TEST(Builders, RefuseWhatTheyCannotBuild) {
   EXPECT_EQ(batch.column<std::string_view>("text")[0], "x");
 }
 
+TEST(Builders, RoomThatNobodyHasIsAnError) {
+  BatchBuilder builder;
+  for (AnyColumnBuilder* const column : std::initializer_list<AnyColumnBuilder*>{
+           &builder.add<double>("number"), &builder.add<bool>("flag"), &builder.add<std::string_view>("text"),
+           &builder.add<Dictionary<std::string_view>>("word"), &builder.add<ListOf<int>>("list")}) {
+    EXPECT_THROW(column->reserve(-1), InvalidArgumentError) << column->field().name;
+    for (const std::int64_t count : {std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 61}) {
+      EXPECT_THROW(column->reserve(count), ResourceError) << column->field().name;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace crossdock::array
