@@ -355,8 +355,10 @@ std::size_t Catalog::evict(std::uint64_t bytes, const std::function<std::uint64_
   return first;
 }
 
+bool Catalog::on_source_thread() const noexcept { return sources_->on_its_thread() || tables_.on_its_thread(); }
+
 void Catalog::close() {
-  if (sources_->on_its_thread() || tables_.on_its_thread()) {
+  if (on_source_thread()) {
     throw InvalidArgumentError(
         "a source can't close the server that reads it, because closing waits for the source; close the server in "
         "another thread");

@@ -68,6 +68,8 @@ class Catalog final : public flight::Directory {
   std::size_t evict(std::uint64_t bytes, const std::function<std::uint64_t(const PublishedTable&)>& size_of);
   /// Refuses requests and new sources from now on. Streams under way continue.
   void refuse_requests();
+  /// True on a thread that reads sources of this catalog: such a thread must not wait for them.
+  bool on_source_thread() const noexcept;
   /// Withdraws all names, and tells the sources to stop. Throws InvalidArgumentError, and does nothing, on a thread
   /// that reads sources.
   void close();

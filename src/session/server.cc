@@ -161,6 +161,11 @@ ServerStats Server::stats() const {
 
 bool Server::drain(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
   impl_->made_in.check("this Server");
+  if (!timeout && impl_->catalog.on_source_thread()) {
+    throw InvalidArgumentError(
+        "a source can't wait without a limit of time until the server that reads it is drained, because that waits for "
+        "the source; give a timeout, or drain the server in another thread");
+  }
   impl_->catalog.refuse_requests();
   return impl_->loop.drain(to_ms(timeout), interrupted);
 }

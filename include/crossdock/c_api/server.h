@@ -104,7 +104,7 @@ CROSSDOCK_API crossdock_status crossdock_server_withdraw(crossdock_server* serve
 
 /** Refuses new requests from now on, and waits until the streams under way have ended, for `timeout_ms` at most;
  * negative: without limit. `*drained` (NULL: not needed) is set to 1 if they have, else to 0. Closes nothing. Errors:
- * INTERRUPTED, CLOSED. */
+ * INTERRUPTED, CLOSED, INVALID_ARGUMENT (called without limit by a source, for which it would wait). */
 CROSSDOCK_API crossdock_status crossdock_server_drain(crossdock_server* server, int64_t timeout_ms, int32_t* drained,
                                                       crossdock_error** error);
 

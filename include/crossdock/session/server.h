@@ -163,7 +163,8 @@ class CROSSDOCK_EXPORT Server {
   /// Waits until the streams have ended and their consumers have taken all messages and read all bodies, for
   /// `timeout` at most. Returns whether they have. Tables that Flight clients are sending
   /// aren't waited for. Nothing is closed: call close() afterwards. May be called again, to wait longer. Throws
-  /// InterruptedError, ClosedError.
+  /// InterruptedError, ClosedError; InvalidArgumentError, and does nothing, if a source of this server calls it without
+  /// a timeout.
   bool drain(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
 
   /// Ends every stream under way with an error at its consumer, stops listening, removes the socket, and joins the

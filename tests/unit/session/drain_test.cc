@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -95,6 +96,25 @@ TEST_P(DrainTest, RequestsAndSourcesAreRefused) {
     }
   }
   EXPECT_THROW(server.publish("y", Source::table(number_stream(3, 10))), ClosedError);
+}
+
+TEST_P(DrainTest, ASourceCantWaitForItself) {
+  Server server(at(GetParam()));
+  server.publish("x", Source::live(std::make_unique<testing::FunctionStream>(
+                          testing::number_batch(0, 0).schema, [&]() -> std::optional<array::RecordBatch> {
+                            EXPECT_FALSE(server.drain(1ms));
+                            server.drain();
+                            return std::nullopt;
+                          })));
+  Client client(server.uri());
+  try {
+    while (client.get("x", {.timeout = 20s})->next()) {
+    }
+    ADD_FAILURE() << "it waited";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("drain the server in another thread"));
+  }
+  EXPECT_TRUE(server.drain(60s));
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, DrainTest, ::testing::Values("shm:", "tcp:"));
