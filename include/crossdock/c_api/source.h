@@ -45,8 +45,10 @@ CROSSDOCK_API crossdock_status crossdock_source_device_live(struct ArrowDeviceAr
                                                             crossdock_source** source, crossdock_error** error);
 
 /** Makes a stream for one consumer, in `*out`. Called on the server's own threads, also on several at once. On failure
- * returns a status other than CROSSDOCK_OK, leaves `*out` released, and may write the text with crossdock_error_set();
- * the consumer gets both. */
+ * returns a status other than CROSSDOCK_OK, leaves `*out` released, and may write the text with crossdock_error_set().
+ * The consumer gets the text, with the status NOT_FOUND, UNSUPPORTED_TYPE, INVALID_DATA, PROTOCOL, FILE_CHANGED,
+ * LEASE_LIMIT, CLOSED, PERMISSION, RESOURCE, CONSUMED, UNSUPPORTED or UPSTREAM if it is that one, else REMOTE: other
+ * errors are the server's own. */
 typedef crossdock_status (*crossdock_make_stream)(void* user, struct ArrowArrayStream* out, crossdock_error** error);
 
 /** A live stream for each consumer: `make` is called for each. On success, `release` (NULL: nothing) is called with
