@@ -32,7 +32,7 @@ def _evaluated(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise typer.BadParameter(f"there is no module {module}") from None
+        raise typer.BadParameter(f"there is no module {module!r}") from None
     try:
         return eval(code, names)
     except NameError as error:
