@@ -97,7 +97,7 @@ def test_the_command_checks_some_protocols_alone(project):
         (("library",), "not of the form module:expression"),
         (("library:",), "not of the form module:expression"),
         (("library:Right(",), "not a valid expression"),
-        (("no_library:x",), "there is no module no_library"),
+        (("no_library:x",), "there is no module 'no_library'"),
         (("library:3",), "int doesn't claim any protocol"),
         (("library:Right", "--protocol", "dl"), "'dl' is not a protocol"),
         (("library:Right", "--protocol", "dlpack"), "Right doesn't claim dlpack"),
