@@ -474,8 +474,10 @@ void ServerConnection::fail_stream(const std::exception& reason) {
 }
 
 void ServerConnection::log_end(LogLevel level, const std::exception& reason) const {
-  say(options_.log, level,
-      [&] { return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ended: " + to_remote_text(reason); });
+  // A source's own words stay on the line, and out of the reach of a terminal.
+  say(options_.log, level, [&] {
+    return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ended: " + printable(to_remote_text(reason));
+  });
 }
 
 void ServerConnection::stop_stream(const std::exception& reason) {

@@ -15,6 +15,7 @@
 #include "crossdock/session/server.h"
 #include "support/batches.h"
 #include "support/leftovers.h"
+#include "support/log_lines.h"
 
 namespace crossdock::session {
 namespace {
@@ -246,6 +247,19 @@ TEST_F(LiveTest, ASourcesErrorArrivesWithItsWords) {
     EXPECT_THAT(error.what(), HasSubstr("the pump has stopped"));
   }
   EXPECT_THROW(client.get("unmade"), RemoteError);
+}
+
+TEST_F(LiveTest, ASourcesErrorIsOneLineOfTheLog) {
+  testing::LogLines lines;
+  ServerOptions options;
+  options.log = lines.callback();
+  Server server(options);
+  server.publish("numbers", Source::factory([]() -> std::unique_ptr<array::BatchStream> {
+                   throw std::runtime_error("no pump\n\x1b[2Ja connection ended");
+                 }));
+  Client client(server.uri());
+  EXPECT_THROW(client.get("numbers"), RemoteError);
+  EXPECT_TRUE(lines.wait_until([&] { return lines.count("no pump\\n\\x1b[2Ja connection ended") == 1; }));
 }
 
 TEST_F(LiveTest, ASlowSourceDelaysNoOtherConsumer) {
