@@ -35,7 +35,8 @@ class CROSSDOCK_EXPORT GrowingBuffer {
   /// Appends `bytes` bytes, and returns where they are; their content isn't defined. Throws ResourceError,
   /// ArenaFrozenError.
   std::byte* extend(std::int64_t bytes) {
-    if (bytes > capacity_ - size_) [[unlikely]]
+    // Memory of an arena that was published must not be written to, though there is room in it: growing throws.
+    if (bytes > capacity_ - size_ || (arena_ != nullptr && arena_->frozen())) [[unlikely]]
       grow_for(bytes);
     std::byte* const at = data_ + size_;
     size_ += bytes;
@@ -82,7 +83,11 @@ class CROSSDOCK_EXPORT GrowingBits {
   /// Appends one bit. Throws ResourceError, ArenaFrozenError, and so do all calls that append. The bits behind it in
   /// its byte are 0.
   void push(bool bit) {
-    if (size_ % 8 == 0) bytes_.push(std::byte{0});
+    if (size_ % 8 == 0) {
+      bytes_.push(std::byte{0});
+    } else {
+      bytes_.extend(0);  // throws if the arena was published
+    }
     if (bit) bytes_.data()[size_ / 8] |= std::byte{1} << (size_ % 8);
     ++size_;
   }

@@ -281,6 +281,38 @@ TEST(Builders, BuildInAnArena) {
   EXPECT_THROW(number.append(1), ArenaFrozenError);
 }
 
+TEST(Builders, WriteNothingIntoAnArenaThatWasFrozenMeanwhile) {
+  const auto arena = std::make_shared<device::Arena>(std::uint64_t{1} << 20);
+  BatchBuilder builder(arena);
+  auto& number = builder.add<std::int64_t>("number");
+  auto& flag = builder.add<bool>("flag");
+  auto& text = builder.add<std::string_view>("text");
+  auto& list = builder.add<ListOf<double>>("list");
+  auto& word = builder.add<Dictionary<std::string_view>>("word");
+  const auto append = [&] {
+    number.append(1);
+    flag.append_null();
+    text.append("a");
+    list.append(std::vector<double>{0.5});
+    word.append("a");
+  };
+  append();
+  append();
+  static_cast<void>(arena->freeze());  // published by another builder, say; all buffers have room left
+  EXPECT_THROW(number.append(2), ArenaFrozenError);
+  EXPECT_THROW(number.append(std::vector<std::int64_t>{2}), ArenaFrozenError);
+  EXPECT_THROW(flag.append(true), ArenaFrozenError);
+  EXPECT_THROW(flag.append_null(), ArenaFrozenError);
+  EXPECT_THROW(text.append("b"), ArenaFrozenError);
+  EXPECT_THROW(text.append_null(), ArenaFrozenError);
+  EXPECT_THROW(list.append(std::vector<double>{0.5}), ArenaFrozenError);
+  EXPECT_THROW(list.append_list(), ArenaFrozenError);
+  EXPECT_THROW(word.append("a"), ArenaFrozenError);
+  EXPECT_THROW(word.append("b"), ArenaFrozenError);
+  EXPECT_EQ(number.size(), 2);
+  EXPECT_EQ(builder.finish().num_rows, 2) << "what was there before is still a batch";
+}
+
 TEST(Builders, BatchesKeepTheirMemory) {
   std::optional<RecordBatch> batch;
   {
