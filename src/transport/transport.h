@@ -157,8 +157,10 @@ class Connection {
 
   // --- sending ---
   // No call blocks. If a call returns false, there was no room and nothing was sent: try again after the peer has made
-  // progress. The message is `head` followed by `tail`. Throws ConnectionError once the peer has disconnected,
-  // InvalidArgumentError for a message over max_message().
+  // progress. No other call is needed in between, on either half: a call that finds no room moves on what was sent
+  // before. Two exceptions need receive(): ucx moves nothing on while the queue of messages for this end is full, and
+  // it counts how much of some bodies the peer hasn't taken. The message is `head` followed by `tail`. Throws
+  // ConnectionError once the peer has disconnected, InvalidArgumentError for a message over max_message().
   virtual bool send(ByteSpan head, ByteSpan tail) = 0;
   virtual bool send_tagged(std::uint64_t tag, ByteSpan head, ByteSpan tail) = 0;
   /// Corks the connection: the next message may be delayed until the one after it is sent, so that both leave in one

@@ -120,6 +120,17 @@ UcxConnection::~UcxConnection() {
 
 // --- the sending half ---
 
+/// Returns what `begin` does: false or null if there is no room. Then progress is made here, and `begin` is called once
+/// more. The caller may do nothing but try again, and the other half may have no work left: nobody else would make
+/// progress then, and there would never be room.
+template <typename Begin>
+auto UcxConnection::begin_or_progress(Begin begin) {
+  auto begun = begin();
+  if (begun) return begun;
+  worker_->push();
+  return begin();
+}
+
 /// Counts a message of `size` bytes, and sends it.
 template <typename Send>
 bool UcxConnection::send_counted(std::uint64_t size, Send send) {
@@ -128,7 +139,7 @@ bool UcxConnection::send_counted(std::uint64_t size, Send send) {
   sent_.fetch_add(1, std::memory_order_relaxed);
   idle_ = false;
   try {
-    if (send()) {
+    if (begin_or_progress(send)) {
       pushed_.fetch_add(size, std::memory_order_relaxed);
       return true;
     }
@@ -280,10 +291,9 @@ std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
   }
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   const std::uint64_t base = offered_->add(number, region);
+  const auto message = encode(RegionAnnouncement{.number = number, .base = base, .size = region->size()});
   try {
-    if (endpoint_->send_control(encode(RegionAnnouncement{.number = number, .base = base, .size = region->size()}))) {
-      return base;
-    }
+    if (begin_or_progress([&] { return endpoint_->send_control(message); })) return base;
   } catch (const ConnectionError&) {
     throw_gone();
   }
@@ -296,8 +306,9 @@ bool UcxConnection::retire(std::uint16_t number) {
   fork_.check(kWhat);
   if (agreement_.as_specified) return true;
   offered_->check(number);
+  const auto message = encode(Control{ControlKind::kRetire, number});
   try {
-    if (!endpoint_->send_control(encode(Control{ControlKind::kRetire, number}))) return false;
+    if (!begin_or_progress([&] { return endpoint_->send_control(message); })) return false;
   } catch (const ConnectionError&) {
     throw_gone();
   }
@@ -330,7 +341,7 @@ std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, st
                                             " has announced");
   }
   try {
-    auto outcome = endpoint_->ask(parts, keep);
+    auto outcome = begin_or_progress([&] { return endpoint_->ask(parts, keep); });
     if (outcome == nullptr) return nullptr;
     return std::make_unique<UcxReading>(worker_, std::move(outcome));
   } catch (const ConnectionError&) {
@@ -347,7 +358,7 @@ std::unique_ptr<Reading> UcxConnection::read_as_specified(std::span<const ReadPa
     std::vector<RemotePart> remote;
     remote.reserve(parts.size());
     for (const ReadPart& part : parts) remote.push_back({key_.get(), part.address, part.length, part.to});
-    auto outcome = endpoint_->read(remote, keep);
+    auto outcome = begin_or_progress([&] { return endpoint_->read(remote, keep); });
     if (outcome == nullptr) return nullptr;
     return std::make_unique<UcxReading>(worker_, std::move(outcome));
   } catch (const ConnectionError&) {

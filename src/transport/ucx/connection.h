@@ -34,7 +34,7 @@ struct SpecifiedMemory {
 /// Either end after the handshake.
 ///
 /// The receiving half alone learns which messages the peer has taken. Both halves make progress, the sending half with
-/// flush() and in_flight().
+/// flush(), in_flight(), and every call that finds no room.
 ///
 /// With a peer strictly as specified, no control message is sent or accepted. In flight is then what this end's UCX
 /// hasn't sent.
@@ -88,6 +88,8 @@ class UcxConnection final : public Connection {
 
  private:
   std::unique_ptr<Reading> read_as_specified(std::span<const ReadPart> parts, const std::shared_ptr<const void>& keep);
+  template <typename Begin>
+  auto begin_or_progress(Begin begin);
   template <typename Send>
   bool send_counted(std::uint64_t size, Send send);
   template <typename Send>

@@ -1,7 +1,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -317,6 +319,52 @@ TEST_P(TransportConformance, AFullQueueSaysNoAndSendsNothing) {
   EXPECT_FALSE(client_->receive()) << "a refused message came";
   ASSERT_TRUE(server_->send(pattern(5000, 2), {}));  // there is room again
   EXPECT_EQ(take(*server_, *client_), (Message{false, 0, pattern(5000, 2)}));
+}
+
+// The owner of the receiving half may be another thread that has all it wants: then nobody else makes progress.
+TEST_P(TransportConformance, ASendThatFoundNoRoomNeedsNothingButToBeTriedAgain) {
+  Wishes wishes;
+  wishes.small_queue = true;
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(1'000'000, 1));
+  const ByteSpan large(*body);
+  const ByteSpan small = large.first(5000);
+  const std::vector<std::pair<const char*, std::function<bool()>>> ways_to_send = {
+      {"send", [&] { return server_->send(small, {}); }},
+      {"send_tagged", [&] { return server_->send_tagged(1, small, {}); }},
+      {"send_body",
+       [&] {
+         return server_->send_body(2, {&small, 1}, body);
+       }},
+  };
+  for (const bool after_large : {false, true}) {  // which the peer takes before what is sent after it
+    for (const auto& [name, send] : ways_to_send) {
+      SCOPED_TRACE(std::string(name) + (after_large ? " after a large body" : ""));
+      connect(wishes);
+      std::size_t on_way = 0;
+      const auto drain = [&] {
+        while (client_->receive()) --on_way;
+        rung(*client_, 1);
+      };
+      if (after_large) {
+        ASSERT_TRUE(server_->send_body(3, {&large, 1}, body));
+        ++on_way;
+      }
+      while (send()) ASSERT_LT(++on_way, 100'000u);
+      bool accepted = false;
+      for (int waited_ms = 0; !accepted && waited_ms < kPatienceMs; ++waited_ms) {
+        drain();
+        accepted = send();
+      }
+      ASSERT_TRUE(accepted);
+      ++on_way;
+      for (int waited_ms = 0; on_way > 0 && waited_ms < kPatienceMs; ++waited_ms) {
+        server_->flush();
+        drain();
+      }
+      EXPECT_EQ(on_way, 0u);
+      client_.reset();  // first, so that the server's end doesn't wait for it
+    }
+  }
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ class UcxAskedReads : public ::testing::Test {
     const SocketAddress address = resolve("ucx", parse_address("ucx", listener->uri().substr(4))).at(0);
     raw_.worker = std::make_shared<Worker>(contexts_.for_remote(address), kRawLimits, "the server");
     raw_.endpoint = Endpoint::connect(raw_.worker, address);
-    raw_.endpoint->send_control(net::encode(net::Hello{.features = net::kFeatureReads, .max_message = 1 << 20}));
+    raw_.endpoint->send_control(
+        net::encode(net::Hello{.features = net::kFeatureReads, .max_message = 1 << 20, .max_body = 1 << 20}));
     while (!ours_) {
       raw_.worker->progress();
       ours_ = listener->accept();
@@ -512,6 +513,29 @@ TEST_F(UcxAskedReads, APeerThatGoesEndsThem) {
     ours_.reset();
     EXPECT_EQ(to.use_count(), 1);
   }
+}
+
+TEST_F(UcxAskedReads, ARegionThatFoundNoRoomNeedsNothingButToBeAnnouncedOrRetiredAgain) {
+  as_server();
+  const Sample sample;
+  const auto body = std::make_shared<const std::vector<std::byte>>(pattern(10'000));
+  const ByteSpan bytes(*body);
+  const auto fill = [&] {
+    while (ours_->send_body(7, {&bytes, 1}, body)) {
+    }
+  };
+  // Nothing else is called at our end, as by an owner whose other half has no work left.
+  const auto accepted = [&](const auto& call) {
+    return run_until({raw_.worker.get()}, nullptr, [&] {
+      while (raw_.worker->take()) {
+      }
+      return call();
+    });
+  };
+  fill();
+  EXPECT_TRUE(accepted([&] { return ours_->announce(1, sample.region).has_value(); }));
+  fill();
+  EXPECT_TRUE(accepted([&] { return ours_->retire(1); }));
 }
 
 }  // namespace
