@@ -31,7 +31,8 @@ MOST_SECONDS_TO_A_TABLE = 60
 TURNS = 15
 LIMIT_SECONDS = 60
 # What the wheel's tag says of a system.
-SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+LOADERS = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", *LOADERS}
 
 SERVE = """
     import sys, array
