@@ -130,6 +130,9 @@ def test_what_does_not_go_together(server, tmp_path):
     assert "-n" in err
     _, err = get(server.uri, "t", "-o", "./-", expect=2)  # a file, of no format
     assert "must end in" in err
+    _, err = get(server.uri, "t", "-o", "\x1b]0;pwned\x07", expect=2)
+    assert r"\x1b]0;pwned\x07 must end in" in err
+    assert "\x1b" not in err
     _, err = get(server.uri, "t", "-o", tmp_path / "t.csv", expect=1)
     assert "can't hold this table" in err
     assert list(tmp_path.iterdir()) == []

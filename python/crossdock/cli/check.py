@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import crossdock as xd
+from crossdock._text import shown
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import FAILED, OK, report_error, reported
@@ -32,7 +33,7 @@ def _evaluated(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
-        raise typer.BadParameter(f"there is no module {module!r}") from None
+        raise typer.BadParameter(f"there is no module {shown(module)}") from None
     try:
         return eval(code, names)
     except NameError as error:
@@ -40,7 +41,7 @@ def _evaluated(target: str) -> Any:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if error.name is None or frame.f_code.co_filename != target:
             raise
-        raise typer.BadParameter(f"the module {module} has no {error.name}") from None
+        raise typer.BadParameter(f"the module {module} has no {shown(error.name)}") from None
 
 
 def _made_by(target: str, thing: object, error: TypeError) -> str | None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
+from crossdock._text import shown
 from crossdock.cli import completion, inspection
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
@@ -65,7 +66,7 @@ def inspect(
     if not inspection.is_uri(target):
         for given, option in ((name, "NAME"), (wire or None, "--wire")):
             if given is not None:
-                raise typer.BadParameter(f"{target} is not a URI; {option} is for the URI of a server")
+                raise typer.BadParameter(f"{shown(target)} is not a URI; {option} is for the URI of a server")
         with reported():
             try:
                 inspection.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)

@@ -34,8 +34,8 @@ def check_format(target: Path) -> None:
         raise typer.BadParameter(f"{shown(str(target))} is a folder; give a file in it", param_hint="--output")
     if target.suffix.lower() not in FORMATS + TENSOR_FORMATS:
         raise typer.BadParameter(
-            f"{target} must end in {', '.join(FORMATS)}, or of a tensor in {TENSOR_FORMATS[0]}: the ending selects the "
-            "format",
+            f"{shown(str(target))} must end in {', '.join(FORMATS)}, or of a tensor in {TENSOR_FORMATS[0]}: the ending "
+            "selects the format",
             param_hint="--output",
         )
 
@@ -47,7 +47,8 @@ def check_content(target: Path, kind: str) -> None:
         formats = FORMATS if for_tensors else TENSOR_FORMATS
         what = "a table is" if kind == "table" else "a tensor is" if kind == "tensor" else "several tensors are"
         raise typer.BadParameter(
-            f"{target} can't hold what is served: {what} (a file of {', '.join(formats)} may)", param_hint="--output"
+            f"{shown(str(target))} can't hold what is served: {what} (a file of {', '.join(formats)} may)",
+            param_hint="--output",
         )
 
 
