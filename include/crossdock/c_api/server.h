@@ -88,7 +88,8 @@ typedef struct crossdock_publication {
 } crossdock_publication;
 
 /** Publishes `n` sources and withdraws the names `withdrawn`, in one atomic step: every consumer sees all of these
- * changes or none. Consumes all sources, as crossdock_server_publish() does; if one of their pointers is NULL, none.
+ * changes or none. Consumes all sources, as crossdock_server_publish() does; if one of their pointers is NULL, or there
+ * are more than arrays may have, none.
  * `options` hold for all of them. On failure nothing has changed. Errors: those of crossdock_server_publish(), and
  * NOT_FOUND (a name to withdraw that isn't published). */
 CROSSDOCK_API crossdock_status crossdock_server_update(crossdock_server* server,

@@ -19,9 +19,9 @@ concept StopToken = requires(const T& token) {
 /// `client.get("weather", {}, token)`.
 ///
 /// A blocking call asks from time to time, at least ten times a second, and after every signal, with no lock held. If
-/// the answer is true, it throws InterruptedError. The function may call what is thread-safe, but nothing of a Reader or
-/// another object for one thread at a time whose call asks it: that one is in use. Copies share the function. Empty by
-/// default: nothing is asked.
+/// the answer is true, it throws InterruptedError. The function may call what is thread-safe, but nothing of a Reader
+/// or another object for one thread at a time whose call asks it: that one is in use. Copies share the function. Empty
+/// by default: nothing is asked.
 class InterruptHook {
  public:
   /// Asks nothing.
