@@ -1,5 +1,6 @@
 #include "crossdock/session/await.h"
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <utility>
@@ -34,9 +35,10 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
     }
     sleeps = true;
     try {
-      // Weakly: the loop may have decided to call this before the coroutine was destroyed.
-      end_watch = when_readable(reader.descriptor(), [weak = weak_from_this()] {
-        if (const auto wait = weak.lock()) wait->on_ready();
+      // Weakly: the loop may have decided to call this before the coroutine was destroyed. And for this watch alone:
+      // it may call twice.
+      end_watch = when_readable(reader.descriptor(), [weak = weak_from_this(), mine = ++watch] {
+        if (const auto wait = weak.lock(); wait && wait->watch == mine) wait->on_ready();
       });
     } catch (...) {
       stop_sleeping();  // now: a coroutine that gets the exception may destroy the reader before this object goes
@@ -50,6 +52,7 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
   }
 
   void on_ready() {
+    ++watch;
     end_watch = nullptr;
     try {
       stop_sleeping();
@@ -66,6 +69,7 @@ struct NextBatch::Wait : std::enable_shared_from_this<Wait> {
   std::coroutine_handle<> coroutine;
   Polled found;
   bool sleeps = false;
+  std::uint64_t watch = 0;  ///< Number of the watch that may call on_ready(); of none while the loop watches nothing.
 };
 
 NextBatch::NextBatch(Reader& reader, WhenReadable when_readable)
