@@ -276,7 +276,8 @@ class ColumnBuilder<ListOf<T>> final : public ListBuilder {
   /// Makes an empty column; `field` has one child, the elements' field. `arena`: null for the heap.
   ColumnBuilder(Field field, std::shared_ptr<device::Arena> arena)
       : ListBuilder(std::move(field), std::move(arena)), elements_(this->field().children.front(), this->arena()) {}
-  /// Appends a list: any range of what append() of ColumnBuilder<T> takes.
+  /// Appends a list: any range of what append() of ColumnBuilder<T> takes. If the range throws, the elements before
+  /// stay in elements(): append_null() makes a null of them, anything else makes them the beginning of the next list.
   template <ListElements R>
   void append(const R& list) {
     for (const auto& element : list) elements_.append(element);
@@ -326,8 +327,8 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
     if (known == known_.end()) {
       const std::int64_t index = values_.size();
       check_count(index + 1);
+      values_.append(value);  // before it is known: this throws if the texts are too many
       known = known_.emplace(Key(key), static_cast<std::int32_t>(index)).first;
-      values_.append(value);
     }
     indices_.push(known->second);
     count_valid();
