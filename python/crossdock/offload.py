@@ -135,7 +135,7 @@ class Offloaded:
     """
 
     def __init__(self, queue: QueueLike | None = None) -> None:
-        """queue: any argument of Queue(). None: the queue of "gpu,accelerator,cpu", even if another queue is current."""
+        """queue: any argument of Queue(). None: the queue of "gpu,accelerator,cpu", also if another one is current."""
         self._queue = Queue(_native.DEFAULT_FILTER if queue is None else queue)
 
     @property

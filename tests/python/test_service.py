@@ -96,6 +96,26 @@ def test_a_second_signal_ends_at_once(serve, path, first):
         assert service.wait() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_is_sent_twice_is_a_quiet_end(serve, path, number):
+    """As by timeout(1). The second one comes while the first one's work is done, or after it."""
+    for _ in range(5):
+        service = serve("serve", path)
+        service.send(number)
+        service.send(number)
+        assert service.wait() == 0
+        assert service.errors == []
+
+
+def test_a_signal_at_the_very_end_changes_nothing(serve, path):
+    service = serve("--log-level", "info", "serve", path)
+    service.send(signal.SIGTERM)
+    service.read_until("INFO: ended")
+    if service.process.poll() is None:
+        service.send(signal.SIGTERM)
+    assert service.wait() == 0
+
+
 def test_sigterm_while_a_file_is_read(serve, path, tmp_path, manager):
     """A named pipe isn't taken, so the file is one whose reading takes long."""
     rows = "".join(f"{n},{n * 7},{n * 13}\n" for n in range(200_000))

@@ -79,7 +79,7 @@ class CROSSDOCK_EXPORT GrowingBits {
   /// The number of bits.
   std::int64_t size() const noexcept { return size_; }
   /// Makes room for `bits` more. Throws as GrowingBuffer::reserve().
-  void reserve(std::int64_t bits) { bytes_.reserve(bits / 8, 1, 1); }
+  void reserve(std::int64_t bits) { bytes_.reserve(bits < 0 ? bits : bits / 8, 1, 1); }
   /// Appends one bit. Throws ResourceError, ArenaFrozenError, and so do all calls that append. The bits behind it in
   /// its byte are 0.
   void push(bool bit) {

@@ -81,7 +81,8 @@ class Running:
     def __exit__(self, *_: object) -> None:
         self._closed.set()
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            # The program ends as it was told to: a further signal must not make that look like a failure (143).
+            signal.signal(number, signal.SIG_IGN if self._signals else handler)  # type: ignore[arg-type]
         signal.set_wakeup_fd(self._wake_up_before)
         os.close(self._wake_up)
         os.close(self._woken)
@@ -156,6 +157,8 @@ class Running:
         def run() -> None:
             try:
                 drained.append(served.drain(seconds))
+            except xd.ClosedError:
+                pass  # by a second signal
             finally:
                 over.set()
                 os.write(self._wake_up, b"\0")
@@ -165,8 +168,8 @@ class Running:
         thread.start()
         while not over.is_set() and self._signals < 2:
             self._wait_for_signal()
-        if not any(drained):
-            log.warning("ended before %s had taken all that was sent", counted(_waited_for(served), "consumer"))
+        if not any(drained) and (waiting := _waited_for(served)):
+            log.warning("ended before %s had taken all that was sent", counted(waiting, "consumer"))
         if self._signals >= 2:
             served.close()  # ends the wait, too
         thread.join()
