@@ -44,6 +44,8 @@ def _tensor(value: object, path: list[str]) -> _native.Tensor:
         raise UnsupportedTypeError(f"{_shown(path)} can't be served as a tensor: {error}") from error
     except Error as error:
         error.add_note(f"of {_shown(path)}")
+        if hasattr(value, "__arrow_c_stream__"):
+            error.add_note("a table needs a name of its own: publish() it alone, not in a mapping, which is for arrays")
         raise
 
 

@@ -159,6 +159,15 @@ def same(one, other) -> bool:
     return np.array_equal(one, other) and np.asarray(one).dtype == np.asarray(other).dtype
 
 
+def test_a_table_among_arrays_is_told_what_to_do(server):
+    table = pa.table({"x": [1], "y": [2]})
+    with pytest.raises(xd.ExportError) as caught:
+        server.publish("both", {"weights": {"a": np.ones(3), "b": table}})
+    notes = " ".join(caught.value.__notes__)
+    assert "['weights']['b']" in notes
+    assert "a table needs a name of its own" in notes
+
+
 def test_nested_dictionaries_come_back_in_their_nesting(server, client):
     server.publish("model", MODEL)
     received = client.tensors("model")
