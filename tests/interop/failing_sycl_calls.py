@@ -32,7 +32,6 @@ FAILING = (
     "DPCTLQueue_GetContext",
     "DPCTLQueue_GetDevice",
     "DPCTLQueue_Memcpy",
-    "DPCTLQueue_MemcpyWithEvents",
     "DPCTLQueue_SubmitBarrier",
     "DPCTLQueue_SubmitBarrierForEvents",
     "DPCTLQueue_Wait",

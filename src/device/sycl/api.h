@@ -86,8 +86,6 @@ constexpr int kStatusComplete = 3;
   F(queue_has_profiling, "DPCTLQueue_HasEnableProfiling", bool, (QueueRef))                                       \
   F(queue_wait, "DPCTLQueue_Wait", void, (QueueRef))                                                              \
   F(queue_memcpy, "DPCTLQueue_Memcpy", EventRef, (QueueRef, void*, const void*, std::size_t))                     \
-  F(queue_memcpy_after, "DPCTLQueue_MemcpyWithEvents", EventRef,                                                  \
-    (QueueRef, void*, const void*, std::size_t, const EventRef*, std::size_t))                                    \
   F(queue_barrier, "DPCTLQueue_SubmitBarrier", EventRef, (QueueRef))                                              \
   F(queue_barrier_after, "DPCTLQueue_SubmitBarrierForEvents", EventRef, (QueueRef, const EventRef*, std::size_t)) \
   F(event_delete, "DPCTLEvent_Delete", void, (EventRef))                                                          \

@@ -169,13 +169,12 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
     return library_->check(event, doing);
   };
   if (on.in_order) return started(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
-  // The first barrier's event is the end of all work that is on the queue. The second barrier holds back later work, as
+  // Only the host can wait for all that is on an out-of-order queue: the event of a barrier may be over before work
+  // that the run time hasn't submitted yet (oneMKL's host tasks). The barrier behind the copy holds back later work, as
   // far as barriers do (see order_after()).
-  constexpr const char* kFencing = "fencing a copy on an out-of-order queue";
-  const auto before = started(api().queue_barrier(on.native), kFencing);
-  EventRef first = before.get();
-  auto copied = started(api().queue_memcpy_after(on.native, to.data, from.data, to.size, &first, 1), "copying memory");
-  started(api().queue_barrier(on.native), kFencing);
+  api().queue_wait(on.native);
+  auto copied = started(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
+  started(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
   return copied;
 }
 

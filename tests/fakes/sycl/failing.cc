@@ -118,7 +118,7 @@ struct Forward<kFunction, Result(Parameters...)> {
     static const auto forward_to = real<Result(Parameters...)>(kNames[kFunction]);
     const int number = ++calls[kFunction];
     if (number >= first_failing[kFunction] && number <= last_failing[kFunction]) return Result();
-    if constexpr (kFunction == number_of_queue_memcpy || kFunction == number_of_queue_memcpy_after) {
+    if constexpr (kFunction == number_of_queue_memcpy) {
       return note_copy(forward_to(parameters...), parameters...);
     } else if constexpr (kFunction == number_of_alloc_device || kFunction == number_of_alloc_host ||
                          kFunction == number_of_alloc_shared) {
