@@ -12,17 +12,17 @@ option(CROSSDOCK_PRECOMPILE "Precompile headers of the standard library, GoogleT
 set(CROSSDOCK_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <deque> <functional> <map> <memory> <mutex>
                              <optional> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
 
-# crossdock_precompile(<target> <header>...), or (<target> REUSE_FROM <another target, with the same options>): parses
-# these headers once. They take a third of the time of most files. What a file forgets to include is still found:
+# crossdock_precompile(<target> <owner> <header>...): parses these headers once, for the owner and for all targets that name
+# it, which have its options. They take a third of the time of most files. What a file forgets to include is still found:
 # nothing but the development build is compiled like this.
-function(crossdock_precompile target)
+function(crossdock_precompile target owner)
   if(NOT CROSSDOCK_PRECOMPILE)
     return()
   endif()
-  if(ARGV1 STREQUAL "REUSE_FROM")
-    target_precompile_headers(${target} ${ARGN})
-  else()
+  if(target STREQUAL owner)
     target_precompile_headers(${target} PRIVATE ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
 endfunction()
@@ -42,11 +42,7 @@ function(crossdock_layer name)
   target_include_directories(crossdock_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                                                      ${PROJECT_SOURCE_DIR}/src)
   crossdock_compile_options(crossdock_${name})
-  if(name STREQUAL "core")
-    crossdock_precompile(crossdock_core ${CROSSDOCK_COMMON_HEADERS})
-  else()
-    crossdock_precompile(crossdock_${name} REUSE_FROM crossdock_core)
-  endif()
+  crossdock_precompile(crossdock_${name} crossdock_core ${CROSSDOCK_COMMON_HEADERS})
   foreach(layer IN LISTS ARG_LAYERS)
     target_link_libraries(crossdock_${name} PUBLIC crossdock_${layer})
   endforeach()
@@ -63,10 +59,6 @@ function(crossdock_test name)
   # Test code is compiled once and run once: unoptimised it takes less than half the time, and the library under it is
   # optimised.
   target_compile_options(${name}_tests PRIVATE -O0 -g1)
-  if(name STREQUAL "core")
-    crossdock_precompile(core_tests ${CROSSDOCK_COMMON_HEADERS} <gmock/gmock.h>)
-  else()
-    crossdock_precompile(${name}_tests REUSE_FROM core_tests)
-  endif()
+  crossdock_precompile(${name}_tests core_tests ${CROSSDOCK_COMMON_HEADERS} <gmock/gmock.h>)
   gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
 endfunction()

@@ -131,14 +131,23 @@ class Gate {
   int left_;
 };
 
-class AwaitTest : public testing::NoLeftovers, public ::testing::WithParamInterface<const char*> {
- protected:
-  static ServerOptions at(const char* uri) {
-    ServerOptions options;
-    options.uris = {uri};
-    return options;
+ServerOptions at(const char* uri) {
+  ServerOptions options;
+  options.uris = {uri};
+  return options;
+}
+
+/// A server with a live stream, "live", and a client of it.
+struct Live {
+  Live(const char* uri, int batches) : gate(batches), server(at(uri)), client(server.uri()) {
+    server.publish("live", Source::live(gate.stream()));
   }
+  Gate gate;
+  Server server;
+  Client client;
 };
+
+class AwaitTest : public testing::NoLeftovers, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(AwaitTest, CoroutinesReadTablesToTheirEnd) {
   Server server(at(GetParam()));
@@ -159,22 +168,19 @@ TEST_P(AwaitTest, CoroutinesReadTablesToTheirEnd) {
 }
 
 TEST_P(AwaitTest, ACoroutineGoesOnWhenABatchArrives) {
-  Gate gate(2);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 2);
+  const auto reader = live.client.get("live");
   EXPECT_EQ(reader->try_next().state, Polled::State::kNotYet);
   Loop loop;
   std::int64_t rows = 0;
   const Task task = add_up(*reader, loop, &rows);
   EXPECT_FALSE(task.done());
   for (const std::int64_t expected : {10, 20}) {
-    gate.allow();
+    live.gate.allow();
     while (rows < expected) loop.run_once();
     EXPECT_FALSE(task.done());
   }
-  gate.allow();
+  live.gate.allow();
   loop.run();
   ASSERT_TRUE(task.done());
   task.check();
@@ -184,11 +190,8 @@ TEST_P(AwaitTest, ACoroutineGoesOnWhenABatchArrives) {
 }
 
 TEST_P(AwaitTest, ACoroutineMayBeDestroyedWhileItWaits) {
-  Gate gate(1);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 1);
+  const auto reader = live.client.get("live");
   Loop loop;
   std::int64_t rows = 0;
   {
@@ -196,18 +199,15 @@ TEST_P(AwaitTest, ACoroutineMayBeDestroyedWhileItWaits) {
     EXPECT_FALSE(loop.idle());
   }
   EXPECT_TRUE(loop.idle()) << "the watch has ended";
-  gate.allow();
+  live.gate.allow();
   EXPECT_EQ(reader->next()->num_rows, 10) << "the reader goes on";
-  gate.allow();
+  live.gate.allow();
   EXPECT_FALSE(reader->next());
 }
 
 TEST_P(AwaitTest, ALoopMayCallForACoroutineThatIsGone) {
-  Gate gate(1);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 1);
+  const auto reader = live.client.get("live");
   std::function<void()> ready;
   int ended = 0;
   const WhenReadable loop = [&](int /*descriptor*/, std::function<void()> call) {
@@ -218,18 +218,15 @@ TEST_P(AwaitTest, ALoopMayCallForACoroutineThatIsGone) {
   { const Task task = read(); }
   EXPECT_EQ(ended, 1);
   ready();
-  gate.allow();
+  live.gate.allow();
   EXPECT_EQ(reader->next()->num_rows, 10);
-  gate.allow();
+  live.gate.allow();
   EXPECT_FALSE(reader->next());
 }
 
 TEST_P(AwaitTest, ErrorsOfTheStreamAndOfTheLoopReachTheCoroutine) {
-  Gate gate(1);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 1);
+  const auto reader = live.client.get("live");
   Loop loop;
   std::int64_t rows = 0;
   loop.fails = true;
@@ -238,9 +235,9 @@ TEST_P(AwaitTest, ErrorsOfTheStreamAndOfTheLoopReachTheCoroutine) {
   EXPECT_THROW(refused.check(), SystemError);
   loop.fails = false;
   const Task task = add_up(*reader, loop, &rows);
-  auto closing = std::async(std::launch::async, [&] { server.close(); });  // waits for the source
+  auto closing = std::async(std::launch::async, [&] { live.server.close(); });  // waits for the source
   loop.run();
-  gate.allow();
+  live.gate.allow();
   closing.get();
   ASSERT_TRUE(task.done());
   EXPECT_THROW(task.check(), Error);
@@ -248,10 +245,7 @@ TEST_P(AwaitTest, ErrorsOfTheStreamAndOfTheLoopReachTheCoroutine) {
 }
 
 TEST_P(AwaitTest, ALoopMayRefuseWhenNothingCame) {
-  Gate gate(1);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
+  Live live(GetParam(), 1);
   std::function<void()> ready;
   const WhenReadable once = [&](int /*descriptor*/, std::function<void()> call) {
     if (ready) throw SystemError("the loop takes no more");
@@ -259,7 +253,7 @@ TEST_P(AwaitTest, ALoopMayRefuseWhenNothingCame) {
     return [] {};
   };
   const auto read = [&]() -> Task {
-    const auto reader = client.get("live");  // which is gone once the coroutine gets the exception
+    const auto reader = live.client.get("live");  // which is gone once the coroutine gets the exception
     static_cast<void>(co_await next(*reader, once));
   };
   const Task task = read();
@@ -267,15 +261,12 @@ TEST_P(AwaitTest, ALoopMayRefuseWhenNothingCame) {
   ready();
   ASSERT_TRUE(task.done());
   EXPECT_THROW(task.check(), SystemError);
-  gate.allow();
+  live.gate.allow();
 }
 
 TEST_P(AwaitTest, ACoroutineMayBeDestroyedInTheChildOfAFork) {
-  Gate gate(1);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 1);
+  const auto reader = live.client.get("live");
   Loop loop;
   std::int64_t rows = 0;
   std::optional<Task> task(add_up(*reader, loop, &rows));
@@ -284,8 +275,8 @@ TEST_P(AwaitTest, ACoroutineMayBeDestroyedInTheChildOfAFork) {
     return 0;
   });
   EXPECT_EQ(child.wait(), 0);
-  gate.allow();
-  gate.allow();
+  live.gate.allow();
+  live.gate.allow();
   loop.run();
   EXPECT_EQ(rows, 10);
 }
@@ -297,24 +288,21 @@ Task add_up_two(Reader& reader, Loop& loop, std::int64_t* rows) {
 }
 
 TEST_P(AwaitTest, ALoopThatCallsTwiceDoesNoHarm) {
-  Gate gate(2);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
-  const auto reader = client.get("live");
+  Live live(GetParam(), 2);
+  const auto reader = live.client.get("live");
   Loop loop;
   loop.calls_twice = true;
   std::int64_t rows = 0;
   const Task task = add_up_two(*reader, loop, &rows);
   for (const std::int64_t expected : {10, 20}) {
     EXPECT_EQ(loop.waiting(), 1U) << "the await that is over waits for nothing";
-    gate.allow();
+    live.gate.allow();
     while (rows < expected) loop.run_once();
     EXPECT_EQ(rows, expected);
   }
   ASSERT_TRUE(task.done());
   task.check();
-  gate.allow();
+  live.gate.allow();
   EXPECT_FALSE(reader->next());
 }
 
@@ -347,18 +335,15 @@ TEST_P(AwaitTest, ReadersAreForRangeLoops) {
 }
 
 TEST_P(AwaitTest, AStopTokenInterrupts) {
-  Gate gate(0);
-  Server server(at(GetParam()));
-  server.publish("live", Source::live(gate.stream()));
-  Client client(server.uri());
+  Live live(GetParam(), 0);
   std::stop_source stop;
-  const auto reader = client.get("live", {}, stop.get_token());
+  const auto reader = live.client.get("live", {}, stop.get_token());
   auto reading = std::async(std::launch::async, [&] { return reader->next().has_value(); });
   EXPECT_EQ(reading.wait_for(1ms), std::future_status::timeout);
   stop.request_stop();
   EXPECT_THROW(reading.get(), InterruptedError);
-  EXPECT_THROW(client.get("live", {}, stop.get_token()), Error);
-  gate.allow();
+  EXPECT_THROW(live.client.get("live", {}, stop.get_token()), Error);
+  live.gate.allow();
   reader->set_interrupt_hook(std::stop_token());
   EXPECT_FALSE(reader->next()) << "after InterruptedError the stream goes on";
 }
