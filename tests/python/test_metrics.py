@@ -172,8 +172,9 @@ def test_it_is_not_ready_while_it_is_being_closed():
         with pytest.raises(xd.RemoteError, match="can't close the server"):
             client.get("closes")
         assert ask(server.metrics.uri, "/readyz")[0] == 200
-        client.get("t").close()
-        in_source.wait(60)
+        reader = client.get("t")
+        assert in_source.wait(60), "a reader that is closed at once needn't be asked for"
+        reader.close()
         closing = threading.Thread(target=server.close)
         closing.start()
         until(lambda: ask(server.metrics.uri, "/readyz")[::2] == (503, "closing\n"))
