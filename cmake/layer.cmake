@@ -49,9 +49,11 @@ function(crossdock_layer name)
   set_property(GLOBAL APPEND PROPERTY CROSSDOCK_LAYERS crossdock_${name})
 endfunction()
 
-# crossdock_test(<layer> SOURCES <file>... [LIBRARIES <target>...]): one GoogleTest program per layer, each case a ctest.
+# crossdock_test(<layer> SOURCES <file>... [LIBRARIES <target>...] [PARAMETERS <name>...] [LONG <pattern>...]): one
+# GoogleTest program per layer, each case a ctest. LONG: cases that take seconds, which have the label `long`. PARAMETERS:
+# names of a suite's parameters whose cases are one ctest in one process, because the process costs more than most cases.
 function(crossdock_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;PARAMETERS;LONG" ${ARGN})
   add_executable(${name}_tests ${ARG_SOURCES})
   target_link_libraries(${name}_tests PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_include_directories(${name}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -60,5 +62,19 @@ function(crossdock_test name)
   # optimised.
   target_compile_options(${name}_tests PRIVATE -O0 -g1)
   crossdock_precompile(${name}_tests core_tests ${CROSSDOCK_COMMON_HEADERS} <gmock/gmock.h>)
-  gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 120)
+  set(elsewhere ${ARG_LONG})
+  list(JOIN ARG_LONG ":" long)
+  foreach(parameter IN LISTS ARG_PARAMETERS)
+    add_test(NAME ${name}.${parameter} COMMAND ${name}_tests --gtest_brief=1 "--gtest_filter=*/${parameter}-${long}")
+    # A parameter that doesn't exist is no success.
+    set_tests_properties(${name}.${parameter} PROPERTIES TIMEOUT 300 FAIL_REGULAR_EXPRESSION "\\] 0 tests from")
+    list(APPEND elsewhere "*/${parameter}")
+  endforeach()
+  list(JOIN elsewhere ":" elsewhere)
+  gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 TEST_FILTER "*-${elsewhere}"
+                       PROPERTIES TIMEOUT 120)
+  if(ARG_LONG)
+    gtest_discover_tests(${name}_tests TEST_PREFIX ${name}. DISCOVERY_TIMEOUT 60 TEST_FILTER "${long}"
+                         PROPERTIES TIMEOUT 120 LABELS long)
+  endif()
 endfunction()

@@ -50,7 +50,9 @@ WORDS = {
 # The history of names, and texts that aren't ours.
 EXEMPT = ("docs/reference/glossary.md", "tools/check_names.py", "tests/tools/test_check_names.py", "tests/fuzz/corpus/")
 
-_ANY = re.compile("|".join(rf"(?P<w{i}>(?<!\w)(?:{word})(?:(?<=\()|(?!\w)))" for i, word in enumerate(WORDS)))
+# The start of a word is looked for first: any other position costs one look instead of one for each word.
+_EACH = "|".join(f"(?P<w{i}>{word})" for i, word in enumerate(WORDS))
+_ANY = re.compile(rf"(?<!\w)(?=\w)(?:{_EACH})(?:(?<=\()|(?!\w))")
 _INSTEAD = list(WORDS.values())
 
 

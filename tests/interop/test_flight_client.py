@@ -349,6 +349,7 @@ def test_a_closed_client_does_nothing_more():
                 call()
 
 
+@pytest.mark.long
 def test_a_server_that_is_back_is_found_soon(script):
     first = script(OUR_SERVER, FREE_PORT)
     uri = first.read_line()

@@ -220,6 +220,7 @@ def test_the_interpreter_ends_while_work_is_pending(end):
     assert (done.returncode, done.stdout, done.stderr) == (0, "ends\n", "")
 
 
+@pytest.mark.long
 def test_calls_of_sycl_that_fail():
     assert FAILING.exists(), f"{FAILING} is built with the C++ tests: ./dev build"
     library = Path(dpctl.__file__).parent / "libDPCTLSyclInterface.so"

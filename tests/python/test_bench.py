@@ -19,10 +19,13 @@ import crossdock as xd
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAMS = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "bench"
 
-pytestmark = pytest.mark.skipif(
-    not (PROGRAMS / "handoff_client").exists(),
-    reason="the benchmarks' C++ halves aren't built; ./dev build builds them",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not (PROGRAMS / "handoff_client").exists(),
+        reason="the benchmarks' C++ halves aren't built; ./dev build builds them",
+    ),
+]
 
 
 def run(name: str, out: Path, *arguments: str, named: str | None = None) -> dict:

@@ -121,6 +121,7 @@ def sample(passed: list[int], count: int, seed: int) -> list[Flip]:
     return flips
 
 
+@pytest.mark.long
 def test_no_changed_byte_is_taken_for_data(served: xd.Server) -> None:
     whole, passed = outcome(served, None, checksum=True)
     assert isinstance(whole, pa.Table)
@@ -155,6 +156,7 @@ def test_a_damaged_body_is_named_and_nothing_of_it_comes_out(served: xd.Server) 
     assert "tcp://127.0.0.1:" in str(got)
 
 
+@pytest.mark.long
 def test_with_a_token_a_changed_handshake_is_refused(no_leftovers: None) -> None:
     with xd.serve({"t": TABLE}, "tcp:", token=TOKEN, checksum=True) as server:
         whole, _ = outcome(server, None, checksum=True, token=TOKEN)

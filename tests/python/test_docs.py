@@ -141,6 +141,7 @@ def test_the_readmes_python(tmp_path):
     assert serving.returncode == 0
 
 
+@pytest.mark.long
 def test_the_page_on_cpp(tmp_path, monkeypatch):
     """Its project, made of its blocks, and the examples' against the library as a user has it."""
     cmake = shutil.which("cmake")

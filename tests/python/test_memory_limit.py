@@ -85,6 +85,7 @@ def inside(cgroup: Path, code: str, *arguments: object) -> subprocess.Popen[str]
     )
 
 
+@pytest.mark.long
 def test_a_client_that_would_hit_its_limit_is_told_so_and_goes_on(cgroup: Path, files: dict[str, Path]) -> None:
     with xd.serve(files, "tcp:") as server:
         client = inside(
@@ -113,6 +114,7 @@ def test_a_client_that_would_hit_its_limit_is_told_so_and_goes_on(cgroup: Path, 
             assert sum(batch.num_rows for batch in other.get("small")) == SMALL // 8
 
 
+@pytest.mark.long
 def test_a_server_that_would_hit_its_limit_is_told_so_and_goes_on(cgroup: Path, files: dict[str, Path]) -> None:
     server = inside(
         cgroup,

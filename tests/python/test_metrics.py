@@ -469,6 +469,7 @@ def test_the_page_lists_all_of_them(server):
 
 
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus isn't installed (Debian: prometheus)")
+@pytest.mark.long
 def test_a_real_prometheus_scrapes_them(server, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

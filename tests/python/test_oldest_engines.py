@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 OLDEST = BUILD.parent / "oldest-engines"
@@ -34,7 +36,7 @@ def test_they_are_the_lower_bounds():
 )
 def test_the_oldest(engine, tests):
     if not (OLDEST / engine).is_dir():
-        pytest.skip("`./dev test` installs the oldest engines")
+        pytest.skip("`./dev test all` installs the oldest engines")
     environment = {**os.environ, "PYTHONPATH": str(OLDEST)}
     version = f"import {engine} as one; print(one.__version__)"
     said = subprocess.run([sys.executable, "-c", version], env=environment, capture_output=True, text=True, check=True)

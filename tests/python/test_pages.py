@@ -122,6 +122,7 @@ def _pybind11() -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["nanobind", "pybind11", "c"])
+@pytest.mark.long
 def test_the_page_on_exports_in_compiled_languages(kind, tmp_path):
     compiled = {"nanobind": 0, "pybind11": 1}
     if kind == "c":

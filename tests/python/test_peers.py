@@ -276,6 +276,7 @@ def test_ten_thousand_frames_by_address():
     run(main())
 
 
+@pytest.mark.long
 def test_frames_over_2_gib():
     # From a pool by address, and by value over tcp.
     size = (2 << 30) + 5 * MIB
@@ -666,6 +667,7 @@ def test_two_processes_exchange_arrays(scheme, partner):
     run(main())
 
 
+@pytest.mark.long
 def test_ten_thousand_messages_kept_and_dropped_at_random_leave_nothing(partner):
     """Of 1 MiB each, half of them copied into the pool, in two processes: memory, mappings and descriptors."""
     code = """

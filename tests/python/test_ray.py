@@ -14,6 +14,8 @@ import pytest
 
 import crossdock as xd
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 needs_ray = pytest.mark.skipif(

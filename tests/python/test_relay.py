@@ -366,6 +366,7 @@ def is_stopped(pid: int) -> bool:
     return all(thread.rpartition(")")[2].split()[0] == "T" for thread in threads)
 
 
+@pytest.mark.long
 def test_an_upstream_that_stands_still_costs_its_time_limit_once(script):
     server = script(SERVE, "tcp:", "1")
     with xd.relay(server.read_line(), timeout=2.0) as relay, xd.connect(relay.uri) as client:

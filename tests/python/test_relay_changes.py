@@ -160,6 +160,7 @@ def test_a_server_that_refuses_is_there(source):
             number_of(client)
 
 
+@pytest.mark.long
 def test_one_request_at_a_time_looks_for_an_upstream_that_hangs(source):
     with xd.relay(source.uri, timeout=3.0) as relay, xd.connect(relay.uri) as first:
         assert number_of(first) == 1

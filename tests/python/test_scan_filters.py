@@ -330,6 +330,7 @@ def test_odd_names():
             assert counted.batches == 2, name
 
 
+@pytest.mark.long
 def test_random_filters_find_what_pyarrow_finds():
     random.seed(5)
     rows = 3000
@@ -577,6 +578,7 @@ def test_asking_for_the_schema_uses_up_no_request(server, client):
         client.get("once")
 
 
+@pytest.mark.long
 def test_more_columns_than_the_server_has_room_for():
     """Filters on one column after another: earlier ones are left out of a request that would be too large."""
     names = [f"c{i}" for i in range(6)]

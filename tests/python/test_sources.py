@@ -509,6 +509,7 @@ def test_one_consumer_has_a_limit_of_streams():
         assert pa.table(client.get("t")).equals(TABLE)
 
 
+@pytest.mark.long
 def test_abandoned_streams_of_a_source_that_stands_still_leave_few_threads():
     go_on = threading.Event()
 

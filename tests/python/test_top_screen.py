@@ -110,6 +110,7 @@ def test_it_shows_consumers_and_keeps_the_chosen_one():
     on_a_terminal(test)
 
 
+@pytest.mark.long
 def test_columns_views_and_filter_by_keys():
     async def test(terminal: Terminal) -> None:
         await terminal.show(some(3, rejected_connections={"late": 4}))

@@ -87,6 +87,7 @@ def two(consumers: int, sources: list[dict[str, Any]] | None = None, **other: An
 # ---- what is sent ----
 
 
+@pytest.mark.long
 def test_an_event_is_bounded_whatever_the_server_says():
     many = [source(f"{i}{HOSTILE}", kind=HOSTILE) for i in range(10_000)]
     hostile = [
@@ -403,6 +404,7 @@ def test_a_program_that_ended_is_said_and_found_again(page, browser):
     browser.wait_for("document.querySelectorAll('#rows tr').length === 4")
 
 
+@pytest.mark.long
 def test_a_page_that_is_open_for_long_does_not_grow(page, browser):
     looks = [two(count, rejected_connections={"late": count}) for count in (60, 40)]
 

@@ -11,6 +11,8 @@ import pytest
 
 import crossdock as xd
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("mypy")
 
 USER = """

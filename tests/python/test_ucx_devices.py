@@ -228,6 +228,7 @@ def test_more_buffers_than_pieces_go_through_the_host(ends: Ends, name: str, goe
     assert (int(ends.ask(f"copied {name}")) > 0) == goes_through_the_host
 
 
+@pytest.mark.long
 def test_memory_that_ucx_does_not_reach_goes_through_the_host(ends_without: Ends) -> None:
     got = ends_without.get("t", device="cuda:0", validation="structure")
     check(got, device="cuda:0", copied=True)

@@ -235,6 +235,7 @@ def test_a_client_is_rejected_where_there_is_a_token(peer: Start, log_lines: Any
             assert pa.table(ours.get("table")) == TABLE
 
 
+@pytest.mark.long
 def test_a_client_that_says_nothing_is_dropped_after_a_while(server: xd.Server, peer: Start) -> None:
     client = peer("client", "silence", server.locations[0], "table")
     assert hear(client) == "ended"

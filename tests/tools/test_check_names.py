@@ -59,7 +59,3 @@ def test_names_of_files_count(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "judge.py").write_text("")
     assert check(tmp_path) == (1, ['judge.py:1: "judge": say check, checker (docs/reference/glossary.md)'])
-
-
-def test_this_repository_has_none() -> None:
-    assert check(ROOT) == (0, [])

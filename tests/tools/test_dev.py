@@ -235,29 +235,54 @@ def test_skipped_tests_alone_are_no_success(dev: ModuleType, tmp_path: Path) -> 
     assert tally.close() == 1
 
 
-def test_what_runs_beside_is_waited_for_and_counts(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    dev.LOGS.mkdir(parents=True)
-    for command, failed in ((["sh", "-c", "read line < gate"], 0), (["sh", "-c", "echo what it says; exit 3"], 1)):
-        tally = dev.Tally()
-        (dev.ROOT / "gate").unlink(missing_ok=True)
-        os.mkfifo(dev.ROOT / "gate")
-        with dev.beside("a soak", command, tally):
-            if not failed:
-                (dev.ROOT / "gate").write_text("go on\n")  # It runs by now, or this would wait for ever.
-        assert (tally.passed, tally.failed) == (1 - failed, failed)
+def test_what_runs_beside_is_waited_for_and_must_pass(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(dev.ROOT / "gate")
+    with dev.beside("more packages", ["sh", "-c", "read line < gate"]):
+        (dev.ROOT / "gate").write_text("go on\n")  # It runs by now, or this would wait for ever.
+    assert "ok" in capsys.readouterr().out
+    with (
+        pytest.raises(dev.DevError, match="more packages failed"),
+        dev.beside("more packages", ["sh", "-c", "echo what it says; exit 3"]),
+    ):
+        pass
     out = capsys.readouterr().out
     assert "what it says" in out
-    assert "a soak.log" in out
+    assert "more-packages.log" in out
 
 
 def test_what_runs_beside_ends_with_the_run(dev: ModuleType) -> None:
-    dev.LOGS.mkdir(parents=True)
     os.mkfifo(dev.ROOT / "alive")
-    tally = dev.Tally()
     command = ["sh", "-c", "exec 3> alive; exec sleep 600"]
-    with contextlib.suppress(KeyboardInterrupt), dev.beside("soak", command, tally):
+    with contextlib.suppress(KeyboardInterrupt), dev.beside("more packages", command):
         alive = (dev.ROOT / "alive").open()  # Opens once the child has it open.
         raise KeyboardInterrupt
     with alive:
         assert alive.read() == "", "the child has released it"
-    assert (tally.passed, tally.failed) == (0, 0)
+
+
+def test_only_missing_python_packages_are_installed(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def step(_title: str, command: list[str], **_options: Any) -> bool:
+        ran.append([str(word) for word in command])
+        return True
+
+    monkeypatch.setattr(dev, "step", step)
+    monkeypatch.setattr(
+        dev,
+        "read_project",
+        lambda: {
+            "build-system": {"requires": ["builder"]},
+            "project": {"optional-dependencies": {"cli": ["shell"]}},
+            "dependency-groups": {"dev": ["x>=1", {"include-group": "more"}], "more": ["y"], "peers": ["y", "z"]},
+        },
+    )
+    dev.VENV.mkdir()
+    dev.set_up_python([])
+    dev.set_up_python(["dev", "peers"])
+    dev.set_up_python(["peers"])
+    options = ["install", "--no-compile"]
+    assert [command[command.index(options[0]) :] for command in ran] == [
+        [*options, "builder", "shell"],
+        [*options, "x>=1", "y", "z"],
+    ]

@@ -16,6 +16,8 @@ from tests.soak.kinds import all_kinds, hostile_clients, worlds
 from tests.soak.run import Plan, Schedule, again, run
 from tests.soak.unit import Kind, Unit
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # Kinds that do what no kind may; `python -m tests.soak.unit` finds them by this module's name for the list of kinds.

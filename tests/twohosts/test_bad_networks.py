@@ -7,6 +7,8 @@ import sys
 import pytest
 from tests.twohosts.hosts import SERVER_ADDRESS
 
+pytestmark = pytest.mark.long
+
 READ = """
 with xd.connect(uri, checksum=checksum, timeout=30) as client:
     assert [pa.record_batch(batch) for batch in client.get("live", timeout=30)] == list(data.live_batches())

@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 BODY_BEGUN = 1_000_000  # bytes that came out of the cable
 NOTICED = 10  # seconds that peer.cc may take, which probes after 1 s and waits 2 s for acknowledgements
 

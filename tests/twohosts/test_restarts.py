@@ -6,8 +6,11 @@ import signal
 import sys
 import time
 
+import pytest
 from tests.twohosts.conftest import PORT, PRELUDE, TRANSPORTS
 from tests.twohosts.hosts import SERVER_ADDRESS
+
+pytestmark = pytest.mark.long
 
 
 def test_killed_and_started_again_at_once(prepare, serve, client, uri):

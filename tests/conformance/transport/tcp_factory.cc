@@ -74,16 +74,20 @@ Implementation tcp(std::string name, const std::string& address, std::string tok
 
 /// With `mutual`, the client has a certificate, too.
 Implementation tls(std::string name, const std::string& address, std::string token, bool mutual) {
-  const auto certificates = std::make_shared<const crossdock::testing::TestCertificates>();
+  // Made by the first case that needs them: making keys takes longer than most cases of the other transports.
+  const auto certificates = [] {
+    static const crossdock::testing::TestCertificates made;
+    return &made;
+  };
   return over(std::move(name), std::move(token),
               {.listen =
                    [=](const Agreement& wished, const TcpOptions& options) {
                      return tcp_tls_listen(address, wished.want_data, *wished.free_data, options,
-                                           certificates->server_options(mutual), nullptr);
+                                           certificates()->server_options(mutual), nullptr);
                    },
                .connect =
                    [=](const std::string& uri, const TcpOptions& options) {
-                     return tcp_tls_connect(uri, options, certificates->client_options(mutual), kPatienceMs, nullptr);
+                     return tcp_tls_connect(uri, options, certificates()->client_options(mutual), kPatienceMs, nullptr);
                    }});
 }
 
