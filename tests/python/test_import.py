@@ -41,6 +41,18 @@ def test_import_leaves_for_later_what_arrays_do_not_need(script):
     assert out.split() == []
 
 
+def test_a_command_imports_its_own_module_alone(script):
+    out = script("""
+        import sys
+        from crossdock.cli import application
+        application("ls")
+        print(*sorted(name for name in sys.modules if name in ("crossdock.cli.ls", "crossdock.cli.serve", "pyarrow")))
+        application("no such command")
+        print("crossdock.cli.serve" in sys.modules)
+    """).finish()
+    assert out.split("\n")[:2] == ["crossdock.cli.ls", "True"], "and all of them to say what there is"
+
+
 def test_import_is_quick(script):
     # Against an interpreter that imports nothing: what we add, on whatever machine this is. The best of some, in turns.
     out = script("""

@@ -30,11 +30,16 @@ def _open_standard_descriptors() -> None:
             setattr(sys, name, open(descriptor, "w", encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
 
 
-def application() -> typer.Typer:
-    """Returns the application with all of its commands. Raises ModuleNotFoundError without the packages it needs."""
+def application(asked: str | None = None) -> typer.Typer:
+    """Returns the application with all of its commands. With the name of one of them as `asked`, it has that one alone:
+    the others' modules take longer to import than most commands take to run.
+
+    Raises ModuleNotFoundError without the packages that it needs.
+    """
     from crossdock.cli.app import app
 
-    for command in _COMMANDS:
+    module = (asked or "").replace("-", "_")
+    for command in [module] if module in _COMMANDS else _COMMANDS:
         importlib.import_module(f"crossdock.cli.{command}")
     return app
 
@@ -43,7 +48,7 @@ def main() -> None:
     """The console script."""
     _open_standard_descriptors()
     try:
-        app = application()
+        app = application(sys.argv[1] if len(sys.argv) > 1 else None)
         from crossdock.cli.completion import join_words_of_bash
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
