@@ -47,16 +47,19 @@ struct SyclQueueInfo {
 ///   on it use too, or a copy of the context that open() was given.
 /// - **Queues** are `sycl::queue*`. Equal queues have one native handle as long as one of them is held, so Queue's ==
 ///   is SYCL's. wrap_queue() copies the queue: it needs no owner, and the handle is ours. Queues of other libraries may
-///   be out-of-order: work that is put on them here starts after all work that they hold, and order_after() waits in
-///   the calling thread for such a queue. Work that another library puts on such a queue later may still overtake our
-///   work while SYCL holds back earlier work; so wait for the event before another library uses the memory. A dropped
-///   queue lives on until 64 more are dropped: the CPU's run time can hang if a queue ends together with its work. To
-///   pass a queue on as a `sycl::queue*`, hold the Queue for as long as the pointer is used.
+///   be out-of-order: work that is put on them here starts after all work that they hold. For such a queue record(),
+///   copy() and order_after() wait in the calling thread until that work is over: an event of the queue may be over
+///   before work that SYCL holds back. allocate() and wait() wait likewise for those on which memory was freed. Work
+///   that another library puts on such a queue later may still overtake our work while SYCL holds back earlier work; so
+///   wait for the event before another library uses the memory. A dropped queue lives on until 64 more are dropped: the
+///   CPU's run time can hang if a queue ends together with its work. To pass a queue on as a `sycl::queue*`, hold the
+///   Queue for as long as the pointer is used.
 /// - **Events** are `sycl::event*`, like `sync_event` of the Arrow C Device data interface. If work failed, the events
 ///   on which SYCL reports it fail too: SystemError with SYCL's code.
 /// - **Memory**: dropping it may wait until the device is idle. Context::free() calls no function of SYCL, so that a
 ///   host task may drop memory of which it is the last owner: a later verb of the context notes the position of the
-///   queue, and a verb after that frees the memory. A copy runs in the queue's context: kDevice memory of another
+///   queue, and a verb after that frees the memory. The position of an out-of-order queue is noted by a verb that waits
+///   for that queue anyhow, or by allocate() or wait(). A copy runs in the queue's context: kDevice memory of another
 ///   context is an UnsupportedError, and is copied by way of the host; kHost and kShared memory of another context is
 ///   host memory to the queue. describe() knows memory of the device's default context, of the context that was opened,
 ///   and of the contexts of queues that are held; its PointerInfo::context is valid while one of those exists. The

@@ -28,7 +28,7 @@ SyclContext::SyclContext(std::shared_ptr<SyclLibrary> library, int number, std::
 
 SyclContext::~SyclContext() {
   if (library_->in_child()) return;
-  flush_frees();
+  flush_frees(Marks::kOfAllQueues);
   for (Freed& one : freed_) leak(std::move(one.owner));  // their queues take no marks
 }
 
@@ -54,7 +54,7 @@ Queue SyclContext::wrap_queue(NativeQueue native, std::shared_ptr<void> owner) {
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
-  flush_frees();
+  flush_frees(Marks::kWithoutWaiting, &on);
   auto* before = static_cast<EventRef>(event.need());
   // A query of the event costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
@@ -68,11 +68,16 @@ Event SyclContext::wrap_event(NativeEvent native, std::shared_ptr<void> owner) {
 
 Event SyclContext::record(const Queue& queue) {
   const SyclQueue& on = look_up(queue);
-  flush_frees();
+  flush_frees(Marks::kWithoutWaiting, &on);
   return mark(on);
 }
 
+void SyclContext::wait_if_out_of_order(const SyclQueue& on) const {
+  if (!on.in_order) api().queue_wait(on.native);
+}
+
 Event SyclContext::mark(const SyclQueue& on) const {
+  wait_if_out_of_order(on);
   std::shared_ptr<void> event = library_->share(library_->check(api().queue_barrier(on.native), "recording an event"));
   void* native = event.get();
   return {NativeEvent(native), std::move(event)};
@@ -91,7 +96,7 @@ std::shared_ptr<const Error> SyclContext::finish(const Api& api, EventRef event)
 bool SyclContext::query(const Event& event) {
   if (event.need() == nullptr) return true;
   library_->check_fork();
-  flush_frees();
+  flush_frees(Marks::kWithoutWaiting);
   const int status = api().event_status(ref_of(event));
   // dpctl returns "unknown" if the query fails: then the work has failed. A wait, which is short then, tells the error.
   if (status != kStatusComplete && status != kStatusUnknown) return false;
@@ -106,9 +111,10 @@ bool SyclContext::query(const Event& event) {
 void SyclContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   library_->check_fork();
-  flush_frees();
+  flush_frees(Marks::kWithoutWaiting);
   if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
   event.check();
+  flush_frees(Marks::kOfAllQueues);
   deferred_.reclaim();
 }
 

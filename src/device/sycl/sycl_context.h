@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -52,6 +53,9 @@ class SyclContext final : public Context {
     std::shared_ptr<const SyclQueue> on;
   };
 
+  /// The queues of freed memory that are marked. To mark an out-of-order queue is to wait for it.
+  enum class Marks : std::uint8_t { kWithoutWaiting, kOfAllQueues };
+
   const Api& api() const noexcept { return library_->api(); }
   /// Returns the entry of a verb's queue. Throws ForkError, InvalidArgumentError.
   const SyclQueue& look_up(const Queue& queue) const;
@@ -65,11 +69,16 @@ class SyclContext final : public Context {
   std::shared_ptr<void> own_memory(std::shared_ptr<OpaqueContext> context, void* memory, std::uint64_t size) const;
   /// Fills `info` if the pointer is memory of this context.
   bool describe_in(ContextRef context, const Device& device, const void* pointer, PointerInfo& info) const;
-  /// Makes an event after all work that is on the queue.
+  /// Waits in the calling thread for all work that is on an out-of-order queue, so that what is submitted next comes
+  /// after it. Nothing else works for such queues: the event of a barrier may be over before work that the run time
+  /// hasn't submitted yet (oneMKL's host tasks, for example). An in-order queue needs nothing.
+  void wait_if_out_of_order(const SyclQueue& on) const;
+  /// Makes an event after all work that is on the queue. Waits for that work first if the queue is out of order.
   Event mark(const SyclQueue& on) const;
   /// Makes memory that was passed to free() wait for the work that is on its queue now. Called by the verbs
-  /// that a program calls explicitly, and so not by free(), which may run in a destructor.
-  void flush_frees() noexcept;
+  /// that a program calls explicitly, and so not by free(), which may run in a destructor. With kWithoutWaiting, memory
+  /// of an out-of-order queue is left for a later call, unless `used`, the queue of the verb, is that queue.
+  void flush_frees(Marks which, const SyclQueue* used = nullptr) noexcept;
   /// Keeps memory whose queue took no mark, for the next call of flush_frees().
   void keep_freed(std::vector<Freed> freed) noexcept;
   /// Waits until the event is over. Returns its failure; null if there is none.

@@ -28,7 +28,7 @@ Buffer SyclContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   if (sharing == Sharing::kExportable) {
     throw UnsupportedError("the sycl driver can't make exportable memory: SYCL shares no memory between processes");
   }
-  flush_frees();
+  flush_frees(Marks::kOfAllQueues);
   deferred_.reclaim();
   const bool host = kind == MemoryKind::kHost;
   const bool shared = kind == MemoryKind::kShared;
@@ -95,7 +95,7 @@ void SyclContext::free(Buffer&& buffer, const Queue& queue) {
   any_freed_.store(true, std::memory_order_release);
 }
 
-void SyclContext::flush_frees() noexcept {
+void SyclContext::flush_frees(Marks which, const SyclQueue* used) noexcept {
   if (!any_freed_.load(std::memory_order_acquire)) return;
   std::vector<Freed> freed;
   {
@@ -106,6 +106,7 @@ void SyclContext::flush_frees() noexcept {
   const SyclQueue* last = nullptr;
   std::optional<Event> done;  // of the last queue; none if it took no mark
   for (Freed& one : freed) {
+    if (which == Marks::kWithoutWaiting && !one.on->in_order && one.on.get() != used) continue;
     if (one.owner.use_count() == 0) continue;  // not a test for null: an owner of a null pointer is an owner
     try {
       if (one.on.get() != last) {
@@ -160,7 +161,7 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
   check_memory(from, "the source of a copy");
   checks::copy("sycl", to, from);
   if (to.size == 0) return library_->own(EventRef{});
-  flush_frees();
+  flush_frees(Marks::kWithoutWaiting, &on);
   check_reach(on, to);
   check_reach(on, from);
   // The caller has no event for work that was started if a later call fails. So that work is waited for.
@@ -168,13 +169,10 @@ Owned<OpaqueEvent> SyclContext::start_copy(const SyclQueue& on, const BufferRef&
     if (event == nullptr) api().queue_wait(on.native);
     return library_->check(event, doing);
   };
-  if (on.in_order) return started(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
-  // Only the host can wait for all that is on an out-of-order queue: the event of a barrier may be over before work
-  // that the run time hasn't submitted yet (oneMKL's host tasks). The barrier behind the copy holds back later work, as
-  // far as barriers do (see order_after()).
-  api().queue_wait(on.native);
+  wait_if_out_of_order(on);
   auto copied = started(api().queue_memcpy(on.native, to.data, from.data, to.size), "copying memory");
-  started(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
+  // The barrier holds back later work, as far as barriers do (see order_after()).
+  if (!on.in_order) started(api().queue_barrier(on.native), "fencing a copy on an out-of-order queue");
   return copied;
 }
 
