@@ -1,5 +1,5 @@
-# crossdock_codecs: the libraries that compressed bodies need, LZ4 (frames) and Zstandard. An installed libcrossdock names
-# them as -llz4 and -lzstd, so that its prefix can be moved.
+# crossdock_codecs: the libraries that compressed bodies need, LZ4 (frames) and Zstandard. A program that is
+# linked with an installed static libcrossdock finds its own: crossdock-config.cmake.in, crossdock.pc.in.
 option(CROSSDOCK_STATIC_CODECS "Link LZ4 and Zstandard as static libraries (as the Python package does)" OFF)
 
 find_path(CROSSDOCK_LZ4_INCLUDE lz4frame.h)

@@ -80,6 +80,22 @@ elseif(CASE STREQUAL "pkg_config_c")
   run(${CC} -std=c99 -Wall -Wextra -Wpedantic -Werror ${C_CONSUMER}/main.c -o ${folder}/consumer ${flags})
   expect_program_says_version(${folder}/consumer)
 
+elseif(CASE STREQUAL "static_dependencies")
+  # The codecs are found where the program that links the library has them, by both ways.
+  set(folder ${WORK}/static_config)
+  file(REMOVE_RECURSE ${folder})
+  run(${CMAKE_COMMAND} -S ${STATIC_CONFIG} -B ${folder} -G ${GENERATOR} -DCONFIG_IN=${CONFIG_IN})
+  find_program(pkg_config NAMES pkg-config pkgconf REQUIRED)
+  set(ask ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${PREFIX}/${LIBDIR}/pkgconfig ${pkg_config})
+  run(${ask} --print-requires-private crossdock)
+  set(expected "liblz4\nlibzstd\nlibssl\nlibcrypto\n")
+  if(SHARED)
+    set(expected "")  # a program that is linked with the shared library needs none of them
+  endif()
+  if(NOT output STREQUAL expected)
+    message(FATAL_ERROR "crossdock.pc should name these packages:\n${expected}but names:\n${output}")
+  endif()
+
 elseif(CASE STREQUAL "contents")
   # Every header compiles by itself from the prefix alone, so none leans on one that isn't installed or came by chance.
   file(GLOB_RECURSE headers RELATIVE ${PREFIX}/include ${PREFIX}/include/*)
