@@ -179,8 +179,18 @@ def test_the_page_on_containers(tmp_path):
 def test_the_pages_on_worker_processes(page, script):
     if page == "dask":
         pytest.importorskip("distributed")
-    (block,) = blocks("python", f"how-to/{page}.md")
-    assert script(block).finish() == ""
+    first, *programs = blocks("python", f"how-to/{page}.md")
+    assert script(first).finish() == ""
+    assert len(programs) == (page == "multiprocessing")
+
+
+def test_the_program_of_the_page_on_worker_processes(tmp_path):
+    (tmp_path / "program.py").write_text(blocks("python", "how-to/multiprocessing.md")[1])
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["4000000.0", "[-1.  1.  4.] 4"]
 
 
 # Pages whose code other tests run.
