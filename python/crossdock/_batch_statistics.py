@@ -13,6 +13,7 @@ import pyarrow.compute
 import pyarrow.dataset
 
 from crossdock import _filter, _native
+from crossdock._text import quoted
 from crossdock.errors import InvalidDataError
 
 _MOST_CASES = 4
@@ -53,21 +54,21 @@ def _numbers(table: Any, name: str, most: Sequence[int] | None) -> list[int]:
     try:
         column = table.column(name)
     except KeyError:
-        raise InvalidDataError(f"the server's batch statistics have no column {name!r}") from None
+        raise InvalidDataError(f"the server's batch statistics have no column {quoted(name)}") from None
     numbers: list[Any] = column.to_pylist() if column.type == pyarrow.int64() else [None]
     if any(number is None or number < 0 for number in numbers):
         raise InvalidDataError(
-            f"the column {name!r} of the server's batch statistics isn't int64 numbers that aren't negative"
+            f"the column {quoted(name)} of the server's batch statistics isn't int64 numbers that aren't negative"
         )
     if most is not None and any(number > limit for number, limit in zip(numbers, most, strict=True)):
-        raise InvalidDataError(f"the server's batch statistics have a batch with more nulls than rows ({name!r})")
+        raise InvalidDataError(f"the server's batch statistics have a batch with more nulls than rows ({quoted(name)})")
     return numbers
 
 
 def _bounds(table: Any, name: str, wanted: Any) -> Any:
     """Returns a column of bounds in the type of the column that they are of."""
     if name not in table.column_names:
-        raise InvalidDataError(f"the server's batch statistics have no column {name!r}")
+        raise InvalidDataError(f"the server's batch statistics have no column {quoted(name)}")
     column = table.column(name).combine_chunks()
     if column.type == wanted:
         return column

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _dtype(column: Column, form: str) -> _Dtype:
         return _Kind.DATETIME, 64, form, "="
     if form not in _NUMBERS:
         raise UnsupportedTypeError(
-            f"the dataframe interchange protocol has no type for column {column.name!r} of type {column.type}; "
+            f"the dataframe interchange protocol has no type for column {quoted(column.name)} of type {column.type}; "
             "Arrow's protocol has: pyarrow.record_batch(batch)"
         )
     return *_NUMBERS[form], form, "="
@@ -113,7 +114,7 @@ class _Column:
     def describe_categorical(self) -> dict[str, Any]:
         values = self._column.dictionary
         if values is None:
-            raise TypeError(f"column {self._column.name!r} is not dictionary-encoded")
+            raise TypeError(f"column {quoted(self._column.name)} is not dictionary-encoded")
         return {"is_ordered": self._column._ordered, "is_dictionary": True, "categories": _Column(values)}
 
     @property

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
+from crossdock._text import quoted
 from crossdock.errors import Error, InvalidDataError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def _of_dictionary(thing: object, given: dict[str, Any]) -> Tensor:
         if key not in known:
             help_ = ', or the memory is of a device, which the entry "device" names' if key == "stream" else ""
             raise InvalidDataError(
-                f"the entry {str(key)[:80]!r} isn't known for memory of {device}; the entries are {', '.join(known)}"
-                f"{help_}"
+                f"the entry {quoted(str(key), 80)} isn't known for memory of {device}; "
+                f"the entries are {', '.join(known)}{help_}"
             )
     if "data" not in entries:
         raise InvalidDataError('the entry "data" is missing: a pair of address and read-only flag')

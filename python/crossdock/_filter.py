@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -31,7 +32,7 @@ def as_expression(given: Any) -> Any:
         return pyarrow.parquet.filters_to_expression([given] if isinstance(given, tuple) else given)
     except (ValueError, TypeError, pyarrow.ArrowException) as wrong:
         raise InvalidArgumentError(
-            f"the filter {given!r} isn't a list of tuples (column, operator, value): {wrong}"
+            f"the filter {quoted(given)} isn't a list of tuples (column, operator, value): {wrong}"
         ) from None
 
 
@@ -75,7 +76,7 @@ def columns_of(expression: Any, schema: Any) -> list[str]:
         return None
 
     if (wrong := why_not(schema)) is not None:
-        columns = ", ".join(f"{field.name!r}: {field.type}" for field in schema)
+        columns = ", ".join(f"{quoted(field.name)}: {field.type}" for field in schema)
         raise InvalidArgumentError(f"{text} isn't for this table, whose columns are {columns}: {wrong}")
     # A name that might be printed otherwise than it is counts as one that may be in the text.
     candidates = [

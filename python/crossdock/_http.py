@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from crossdock._text import quoted
 from crossdock.errors import ConnectionError, InvalidArgumentError
 
 __all__ = ["Address", "Answer", "HttpServer", "Request"]
@@ -55,7 +56,7 @@ class Address:
         if found is None or int(found[2]) > 65535:
             raise InvalidArgumentError(
                 "an address for HTTP is a port of the loopback, as 8080, or as 127.0.0.1:8080, [::1]:8080 or *:8080, "
-                f"not {text!r}"
+                f"not {quoted(text)}"
             )
         return Address((found[1] or "127.0.0.1").strip("[]").lower(), int(found[2]))
 

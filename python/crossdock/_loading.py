@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from crossdock._text import quoted
 from crossdock.errors import (
     Error,
     FileChangedError,
@@ -87,11 +88,11 @@ def check_path(path: object, use: Literal["serve", "open", "write"]) -> None:
     if found is None or os.path.exists(text):
         return
     help_ = (
-        f"give the path alone, {'/' + text[len(found[0]) :].lstrip('/')!r}"
+        f"give the path alone, {quoted('/' + text[len(found[0]) :].lstrip('/'))}"
         if found[1].lower() == "file"
         else _ELSEWHERE[use]
     )
-    raise InvalidArgumentError(f"{text!r} is a URL, and only files of this machine have a path: {help_}")
+    raise InvalidArgumentError(f"{quoted(text)} is a URL, and only files of this machine have a path: {help_}")
 
 
 def _module(source: object) -> str:
@@ -424,7 +425,9 @@ def _read_texts(pa: Any, what: str, path: str, files: list[str], kind: str, prog
             if not equals:
                 continue
             if key in table.column_names:
-                raise InvalidDataError(f"{os.path.join(what, inside)} has a column {key!r}, and so has its folder")
+                raise InvalidDataError(
+                    f"{os.path.join(what, inside)} has a column {quoted(key)}, and so has its folder"
+                )
             text = urllib.parse.unquote(value)
             values = pa.scalar(int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else text)
             table = table.append_column(key, pa.repeat(values, table.num_rows))
@@ -463,8 +466,8 @@ def _load_readable(source: Any, loaded: Loaded) -> Any:
     kind = format_of(name)
     if kind is None:
         raise InvalidArgumentError(
-            f"an open file whose name {f'is {name!r}' if name else 'is not known'} may have any format: give the table "
-            "that pyarrow.parquet.read_table(file) or another reader makes of it"
+            f"an open file whose name {f'is {quoted(name)}' if name else 'is not known'} may have any format: give the "
+            "table that pyarrow.parquet.read_table(file) or another reader makes of it"
         )
     pa = _pyarrow(what, {"parquet": "parquet", "csv": "csv", "json": "json"}.get(kind, ""))
     with _named(what, kind):

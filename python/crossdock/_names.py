@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
+from crossdock._text import quoted, shown
 from crossdock.errors import InvalidArgumentError
 
 _LITERAL = re.compile(r"b?['\"]")
@@ -27,5 +28,7 @@ def parsed_name(text: str) -> str | bytes:
     except (ValueError, SyntaxError):
         name = None
     if not isinstance(name, (str, bytes)):
-        raise InvalidArgumentError(f"the name {text} begins as a literal of Python's, and is none: quote it, {text!r}")
+        raise InvalidArgumentError(
+            f"the name {shown(text, 200)} begins as a literal of Python's, and is none: quote it, {quoted(text)}"
+        )
     return name

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crossdock import _native, _sources
+from crossdock._text import quoted
 from crossdock.errors import Error, InvalidArgumentError, InvalidDataError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def _leaves(arrays: Mapping[str, Any], path: list[str]) -> Iterator[tuple[list[s
         raise InvalidArgumentError(f"{_shown(path) or 'the mapping'} is empty: there is no array to serve")
     for key, value in arrays.items():
         if not isinstance(key, str):
-            raise InvalidArgumentError(f"the key {key!r} in {_shown(path) or 'the mapping'} is no str, as keys must be")
+            raise InvalidArgumentError(
+                f"the key {quoted(key)} in {_shown(path) or 'the mapping'} is no str, as keys must be"
+            )
         here = [*path, key]
         if isinstance(value, Mapping):
             yield from _leaves(value, here)
@@ -50,7 +53,7 @@ def _tensor(value: object, path: list[str]) -> _native.Tensor:
 
 
 def _shown(path: Sequence[str]) -> str:
-    return "".join(f"[{key!r}]" for key in path)
+    return "".join(f"[{quoted(key)}]" for key in path)
 
 
 def nested(tensors: Sequence[tuple[Sequence[str], _native.Tensor]]) -> Nested:

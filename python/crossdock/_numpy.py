@@ -6,6 +6,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def _extents(shape: Any) -> tuple[int, ...]:
     try:
         return tuple(map(operator.index, shape))
     except TypeError:
-        raise TypeError(f"shape must be a whole number, or a sequence of them, not {shape!r}") from None
+        raise TypeError(f"shape must be a whole number, or a sequence of them, not {quoted(shape)}") from None
 
 
 def empty_array(
@@ -42,5 +43,5 @@ def empty_array(
         raise InvalidArgumentError(f"{kind} has Python objects, which another process can't use")
     extents = _extents(shape)
     if any(extent < 0 for extent in extents):
-        raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {shape!r}")
+        raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {quoted(shape)}")
     return np.ndarray(extents, kind, buffer=memoryview(allocate(math.prod(extents) * kind.itemsize)))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from crossdock import _native
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError, UriError
 from crossdock.tls import TLS
 
@@ -25,7 +26,7 @@ def milliseconds(seconds: float | None, what: str) -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise TypeError(f"{what} must be a number of seconds or None, not {type(seconds).__name__}")
     if math.isnan(seconds) or seconds < 0:
-        raise InvalidArgumentError(f"{what} must be at least 0 seconds, or None for no limit; it was {seconds!r}")
+        raise InvalidArgumentError(f"{what} must be at least 0 seconds, or None for no limit; it was {quoted(seconds)}")
     return min(math.ceil(min(seconds, _MAX_MS) * 1000), _MAX_MS)
 
 
@@ -34,7 +35,7 @@ def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) ->
     try:
         number = operator.index(number)
     except TypeError:
-        raise TypeError(f"{what} must be a whole number of {of}, not {number!r}") from None
+        raise TypeError(f"{what} must be a whole number of {of}, not {quoted(number)}") from None
     if not least <= number < 2**bits:
         raise InvalidArgumentError(f"{what} must be a number of {of} from {least} to 2**{bits} - 1; it was {number}")
     return number
@@ -44,14 +45,14 @@ def is_copy_on_write(writable: object) -> bool:
     """Checks an option that is False or "copy-on-write"."""
     if writable is False or writable == "copy-on-write":
         return writable is not False
-    raise InvalidArgumentError(f'writable must be "copy-on-write" or False; it was {writable!r}')
+    raise InvalidArgumentError(f'writable must be "copy-on-write" or False; it was {quoted(writable)}')
 
 
 def stats_for_all(stats: object) -> bool:
     """Checks the option that says who may ask for statistics."""
     if stats is None or stats == "any":
         return stats is not None
-    raise InvalidArgumentError(f'stats must be "any" or None; it was {stats!r}')
+    raise InvalidArgumentError(f'stats must be "any" or None; it was {quoted(stats)}')
 
 
 def ucx_libraries() -> list[str]:
@@ -86,7 +87,7 @@ def transports(
     """Checks the options of connections, which servers and clients have in common. end: what they are for."""
     any_user = isinstance(users, str)
     if any_user and users != "any":
-        raise InvalidArgumentError(f'users must be None, "any" or user ids; it was {users!r}')
+        raise InvalidArgumentError(f'users must be None, "any" or user ids; it was {quoted(users)}')
     ids: list[int] = []
     for user in () if users is None or any_user else users:
         if isinstance(user, bool) or not isinstance(user, int):
@@ -101,7 +102,7 @@ def transports(
     if not isinstance(checksum, bool | None):
         raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
     if remote_reads not in (None, "trusted"):
-        raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {remote_reads!r}')
+        raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {quoted(remote_reads)}')
     if not isinstance(tls, TLS | None):
         raise TypeError(f"tls must be a crossdock.TLS, not {type(tls).__name__}")
     if tls is not None and end != "both":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
 _MOST = 2**63 - 1
@@ -19,13 +20,14 @@ def checked_rows(rows: range | slice | None) -> range | None:
     start = 0 if rows.start is None else rows.start
     stop = _MOST if rows.stop is None else rows.stop
     if any(isinstance(number, bool) or not hasattr(number, "__index__") for number in (start, stop, step)):
-        raise TypeError(f"rows must be a range or a slice of whole numbers, not {rows!r}")
+        raise TypeError(f"rows must be a range or a slice of whole numbers, not {quoted(rows)}")
     start, stop, step = (operator.index(number) for number in (start, stop, step))
     if step != 1:
-        raise InvalidArgumentError(f"rows must follow each other, with the step 1, and not {rows!r}")
+        raise InvalidArgumentError(f"rows must follow each other, with the step 1, and not {quoted(rows)}")
     if start < 0 or stop < 0:
         raise InvalidArgumentError(
-            f"rows count from the table's start, and can't be negative: {rows!r}; num_rows says how many there are"
+            f"rows count from the table's start, and can't be negative: {quoted(rows)}; "
+            "num_rows says how many there are"
         )
     return range(min(start, _MOST), max(min(stop, _MOST), min(start, _MOST)))
 

@@ -10,5 +10,15 @@ def shown(text: str, limit: int | None = None) -> str:
     return safe if cut == text else f"{safe}... ({len(text):,} characters)"
 
 
+def quoted(value: object, limit: int = 200) -> str:
+    """Returns `repr(value)`, for what error messages quote. A long value is cut, and its length follows."""
+    if isinstance(value, str | bytes):  # cut first: the text is then no longer than its part
+        if len(value) <= limit:
+            return repr(value)
+        return f"{value[:limit]!r}... ({counted(len(value), 'character' if isinstance(value, str) else 'byte')})"
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
+
+
 def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -9,7 +9,7 @@ import zoneinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.errors import ExportError, InvalidDataError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _zone(name: str) -> datetime.tzinfo:
         minutes = int(offset[2]) * 60 + int(offset[3])
         return datetime.timezone(datetime.timedelta(minutes=minutes if offset[1] == "+" else -minutes))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        text = f"the time zone {name!r} isn't known here; column.values has the moments, in UTC"
+        text = f"the time zone {quoted(name)} isn't known here; column.values has the moments, in UTC"
         raise InvalidDataError(text) from None
 
 
@@ -41,14 +41,18 @@ def in_zone(moment: datetime.datetime, zone: str) -> datetime.datetime:
     try:
         return moment.astimezone(_zone(zone))
     except OverflowError:
-        raise ValueError(f"{moment} is outside of the years 1 to 9999 in {zone!r}; column.values has it") from None
+        raise ValueError(
+            f"{moment} is outside of the years 1 to 9999 in {quoted(zone)}; column.values has it"
+        ) from None
 
 
 def _names(batch: RecordBatch) -> list[str]:
     names = batch.schema.names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UnsupportedTypeError(f"two columns have the name {twice!r}, which a dict can't have; batch[i] has each")
+        raise UnsupportedTypeError(
+            f"two columns have the name {quoted(twice)}, which a dict can't have; batch[i] has each"
+        )
     return names
 
 

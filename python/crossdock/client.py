@@ -18,7 +18,7 @@ from crossdock._options import (
 )
 from crossdock._rows import checked_rows, first_and_count
 from crossdock._scan import Requests, Scan
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
@@ -434,7 +434,7 @@ class Client:
         batches: Sequence[tuple[int, int]] | None = None,
     ) -> _native.RecordBatchReader:
         if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
+            raise TypeError(f"columns must be a list of names, not one name; give [{quoted(columns)}]")
         asked = checked_name(name)
         span = _tracing.begin(self._uri, name)
         try:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from crossdock import _loading, _native, _sources
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def write(
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
     if suffix in (".parquet", ".csv"):
         raise InvalidArgumentError(
-            f"{os.fsdecode(path)!r}: write() writes Arrow files, and their names must not end in {suffix}"
+            f"{quoted(os.fsdecode(path))}: write() writes Arrow files, and their names must not end in {suffix}"
         )
     kind = _sources.kind_of_batches(source)
     if kind == "file":
@@ -82,5 +83,5 @@ def write(
 def _encoded(path: str | os.PathLike[str]) -> bytes:
     encoded = os.fsencode(path)
     if b"\0" in encoded:
-        raise InvalidArgumentError(f"the path {path!r} has a NUL byte")
+        raise InvalidArgumentError(f"the path {quoted(path)} has a NUL byte")
     return encoded

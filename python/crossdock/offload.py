@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crossdock import _native
 from crossdock._native import Device, Package, Queue, Scope, Tensor, asarray, empty
+from crossdock._text import quoted
 from crossdock.errors import ExecutionPlacementError
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def _decorated(scope: Scope, function: _Function) -> _Function:
     with the queue of the executor's thread.
     """
     if inspect.isclass(function) or not callable(function):
-        raise TypeError(f"current(queue) decorates functions, not {function!r}")
+        raise TypeError(f"current(queue) decorates functions, not {quoted(function)}")
     # The code that runs in the end: the function of a partial, or the class's __call__ of another object.
     run: Any = function
     while isinstance(run, functools.partial):

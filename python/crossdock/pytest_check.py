@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from crossdock._text import quoted
+
 if TYPE_CHECKING:
     from crossdock._check import Report
 
@@ -34,8 +36,8 @@ def _rules(names: Iterable[str]) -> set[str]:
     wanted = {names} if isinstance(names, str) else set(names)
     for name in sorted(wanted - set(RULES)):
         near = difflib.get_close_matches(name, RULES, 1)
-        hint = f"; {near[0]!r} is one" if near else "; docs/how-to/check.md has them"
-        raise InvalidArgumentError(f"allow= has {name!r}, which is not the name of a rule{hint}")
+        hint = f"; {quoted(near[0])} is one" if near else "; docs/how-to/check.md has them"
+        raise InvalidArgumentError(f"allow= has {quoted(name)}, which is not the name of a rule{hint}")
     return wanted
 
 

@@ -18,6 +18,7 @@ from crossdock._options import (
     stats_for_all,
     transports,
 )
+from crossdock._text import quoted
 from crossdock.errors import Error, InvalidArgumentError
 from crossdock.file import _encoded
 from crossdock.table import Table
@@ -38,7 +39,7 @@ _KINDS = {"tensor": "an array", "tensors": "a mapping of arrays"}
 
 def _check_mode(mode: str) -> None:
     if mode not in _MODES:
-        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {mode!r}")
+        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {quoted(mode)}")
 
 
 def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live", "tensor", "tensors"]:
@@ -59,7 +60,7 @@ def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "li
         return "table" if is_table else "live"
     if mode != "auto":
         raise InvalidArgumentError(
-            f"mode={mode!r} isn't for this source, which is {_KINDS.get(kind, f'a {kind}')}: leave mode out"
+            f"mode={quoted(mode)} isn't for this source, which is {_KINDS.get(kind, f'a {kind}')}: leave mode out"
         )
     return kind
 
@@ -236,7 +237,7 @@ class Server:
             if tls is not None:
                 options.flight_tls = tls._native
             if puts not in (None, "new", "replace"):
-                raise InvalidArgumentError(f'puts must be "new", "replace" or None; it was {puts!r}')
+                raise InvalidArgumentError(f'puts must be "new", "replace" or None; it was {quoted(puts)}')
             if puts is not None:
                 options.flight_puts = puts
             options.flight_max_put = count(max_put, "max_put", "bytes")
@@ -513,7 +514,7 @@ def _publishing(name: str | bytes) -> Iterator[None]:
     try:
         yield
     except Error as error:
-        error.add_note(f"while publishing {name!r}")
+        error.add_note(f"while publishing {quoted(name)}")
         raise
 
 
@@ -541,7 +542,7 @@ def _whole_seconds(seconds: float, what: str) -> int:
 
 def _checked_stability(stable: str) -> str:
     if stable not in _STABILITIES:
-        raise InvalidArgumentError(f"stable must be one of {', '.join(_STABILITIES)}; it was {stable!r}")
+        raise InvalidArgumentError(f"stable must be one of {', '.join(_STABILITIES)}; it was {quoted(stable)}")
     return stable
 
 

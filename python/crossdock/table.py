@@ -10,6 +10,7 @@ from crossdock._filter import as_expression
 from crossdock._options import checked_name
 from crossdock._rows import first_and_count
 from crossdock._scan import Scan, both
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Table:
         expression: Any = None,
     ) -> None:
         if isinstance(columns, (str, bytes)):
-            raise TypeError(f"columns must be a list of names, not one name; give [{columns!r}]")
+            raise TypeError(f"columns must be a list of names, not one name; give [{quoted(columns)}]")
         self._name = name
         self._columns = None if columns is None else [*columns]
         for column in self._columns or ():
@@ -99,7 +100,9 @@ class Table:
             self.get().close()  # raises what is wrong
         elif entry.rows is not None:
             return entry.rows if self._rows is None else len(range(entry.rows)[self._rows.start : self._rows.stop])
-        raise InvalidArgumentError(f"{self._name!r} has no number of rows: it is live, or made when it is asked for")
+        raise InvalidArgumentError(
+            f"{quoted(self._name)} has no number of rows: it is live, or made when it is asked for"
+        )
 
     def get(self) -> _native.RecordBatchReader:
         """Asks for the table, and returns a reader of its batches, as `Client.get()` does."""

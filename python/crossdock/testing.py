@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from crossdock import _native
+from crossdock._text import quoted
 from crossdock.errors import Error, InvalidArgumentError, SystemError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _code_and_text(error: Error | type[Error] | None) -> tuple[int, str]:
     kind = SystemError if error is None else error if isinstance(error, type) else type(error)
     if kind not in _native.error_classes[1:]:
         raise InvalidArgumentError(
-            f"error must be a class of crossdock.errors, or an instance of one; it was {error!r}"
+            f"error must be a class of crossdock.errors, or an instance of one; it was {quoted(error)}"
         )
     text = str(error) if isinstance(error, Error) else ""
     return _native.error_classes.index(kind), text or "this failure was arranged by crossdock.testing"

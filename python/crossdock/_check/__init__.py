@@ -14,6 +14,7 @@ from crossdock._check import across, arrow, buffer, dictionary, dlpack, exchange
 from crossdock._check.checker import Checker, described, quick_collections
 from crossdock._check.report import CheckFailedError, Finding, Report, Severity
 from crossdock._check.rules import RULES, Rule
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError, UnsupportedTypeError
 
 __all__ = ["PROTOCOLS", "RULES", "CheckFailedError", "Finding", "Report", "Rule", "Severity", "check"]
@@ -68,11 +69,13 @@ def check(obj: object, *, protocols: Iterable[str] | None = None) -> Report:
 
 def _check(obj: object, protocols: Iterable[str] | None) -> Report:
     if isinstance(protocols, str):
-        raise TypeError(f"protocols must be a list of names, not one name; give [{protocols!r}]")
+        raise TypeError(f"protocols must be a list of names, not one name; give [{quoted(protocols)}]")
     wanted = PROTOCOLS if protocols is None else tuple(protocols)
     for protocol in wanted:
         if protocol not in PROTOCOLS:
-            raise InvalidArgumentError(f"{protocol!r} is not a protocol; the protocols are {', '.join(PROTOCOLS)}")
+            raise InvalidArgumentError(
+                f"{quoted(protocol)} is not a protocol; the protocols are {', '.join(PROTOCOLS)}"
+            )
     factory: Callable[[], object] | None = None
     one = obj
     if callable(obj) and (isinstance(obj, type) or not any(_claims(obj, protocol) for protocol in PROTOCOLS)):

@@ -10,6 +10,7 @@ from itertools import pairwise
 from crossdock._check import abi, memory
 from crossdock._check.checker import Checker
 from crossdock._check.schema import Field, defused, pointers
+from crossdock._text import quoted
 
 LOOKED_AT = 1 << 16  # Elements of one buffer of offsets, indices etc. to check, from the first on. The last is, too.
 ELEMENTS = 1 << 22  # The same for one array with all its children; 64 bits of a bitmap count as one element.
@@ -114,7 +115,8 @@ class _Examiner:
         wanted = of.layout.buffers
         if raw.n_buffers < wanted or (raw.n_buffers > wanted and of.layout.kind != "view"):
             self.checker.add(
-                "arrow-array-n-buffers", f"{path}: n_buffers is {raw.n_buffers}, format {of.format!r} has {wanted}"
+                "arrow-array-n-buffers",
+                f"{path}: n_buffers is {raw.n_buffers}, format {quoted(of.format)} has {wanted}",
             )
             return None
         self._buffers_met += raw.n_buffers

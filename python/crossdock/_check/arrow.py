@@ -9,6 +9,7 @@ from typing import Any
 from crossdock._check import abi, array, capsule, event, memory, schema
 from crossdock._check.checker import Checker, attribute, collect, described, formatted
 from crossdock._check.schema import Field
+from crossdock._text import quoted
 
 SCHEMA, ARRAY, STREAM = "__arrow_c_schema__", "__arrow_c_array__", "__arrow_c_stream__"
 DEVICE_ARRAY, DEVICE_STREAM = "__arrow_c_device_array__", "__arrow_c_device_stream__"
@@ -66,7 +67,9 @@ class _Pair:
         for one, name in zip(self._capsules, names, strict=True):
             known = capsule.name_of(one)
             if known != name:
-                checker.add("arrow-capsule-name", f"a capsule is named {known!r} instead of {name.decode()!r}")
+                checker.add(
+                    "arrow-capsule-name", f"a capsule is named {quoted(known)} instead of {quoted(name.decode())}"
+                )
                 self.addresses.clear()
                 return
             address = capsule.pointer_of(one)
@@ -522,7 +525,7 @@ class _Reading:
         try:
             message = (b"\xff" if text is None else text).decode()
         except UnicodeDecodeError:
-            checker.add("arrow-stream-error-text", f"the text of the error is {text!r}")
+            checker.add("arrow-stream-error-text", f"the text of the error is {quoted(text)}")
             return
         checker.add("arrow-stream-error", f"{what} answered {status}: {message or 'no text'}")
 

@@ -9,6 +9,7 @@ from math import prod
 
 from crossdock._check import abi, memory
 from crossdock._check.checker import Checker, View, collect, described, is_contiguous
+from crossdock._text import quoted
 
 SIMPLE, WRITABLE, FORMAT, ND, STRIDES, INDIRECT = 0, 0x1, 0x4, 0x8, 0x18, 0x118
 FULL_RO = INDIRECT | FORMAT
@@ -69,7 +70,7 @@ def _examine(checker: Checker, info: abi.PyBuffer) -> View | None:
         except (struct.error, UnicodeDecodeError):
             size = info.itemsize  # The format extends the syntax of the module struct, as NumPy's formats do.
     if (info.itemsize <= 0 and info.len) or size is None or (info.format and size != info.itemsize):
-        checker.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {code!r}, which has {size}")
+        checker.add("buffer-itemsize", f"itemsize is {info.itemsize}, format {quoted(code)}, which has {size}")
     if info.len and not info.buf:
         checker.add("buffer-null", f"buf is null for {info.len} bytes")
     if not 0 <= info.ndim <= MOST_DIMENSIONS:

@@ -9,6 +9,7 @@ from typing import Any
 
 from crossdock._check import abi, capsule, memory
 from crossdock._check.checker import Checker, View, attribute, collect, contiguous, described, formatted
+from crossdock._text import quoted
 
 READ_ONLY, COPIED, PADDED = 1, 2, 4
 ASKED = (1, 3)
@@ -136,7 +137,7 @@ class Export:
             return
         name = capsule.name_of(given)
         if name not in (_LEGACY, _VERSIONED):
-            checker.add("dlpack-capsule-name", f"the capsule is named {name!r}")
+            checker.add("dlpack-capsule-name", f"the capsule is named {quoted(name)}")
             return
         self._address = capsule.pointer_of(given)
         self._struct = abi.DLManagedTensor if name == _LEGACY else abi.DLManagedTensorVersioned

@@ -8,6 +8,7 @@ from typing import Any
 
 from crossdock._check import abi, capsule, dlpack, memory
 from crossdock._check.checker import Checker, attribute, described
+from crossdock._text import quoted
 
 NAME = b"dlpack_exchange_api"
 ATTRIBUTE = "__dlpack_c_exchange_api__"
@@ -30,7 +31,7 @@ def check(checker: Checker) -> None:
         return
     name = capsule.name_of(given)
     if name != NAME:
-        checker.add("exchange-capsule", f"the capsule is named {name!r}")
+        checker.add("exchange-capsule", f"the capsule is named {quoted(name)}")
         return
     api = memory.load(abi.DLPackExchangeAPI, capsule.pointer_of(given))
     if api is None:

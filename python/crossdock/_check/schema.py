@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from crossdock._check import abi, memory
 from crossdock._check.checker import Checker, formatted
+from crossdock._text import quoted
 
 DEPTH, FIELDS = 64, 1 << 16  # The limits of one schema. A larger one isn't meant seriously.
 TEXTS = 1 << 26  # The most bytes of all formats, names and metadata of one schema.
@@ -150,7 +151,7 @@ class _Examiner:
         whole = self._children(result, raw, depth, top) and layout is not None
         if raw.dictionary:
             if known is not None and known not in _INDICES:
-                checker.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {known!r}")
+                checker.add("arrow-schema-dictionary", f"{path}: indices of a dictionary are {quoted(known)}")
             result.dictionary = self.field(raw.dictionary, f"{path}'s dictionary", depth + 1, top)
             whole = whole and result.dictionary is not None
         return result if whole else None
@@ -223,7 +224,8 @@ class _Examiner:
         if not whole:
             wanted = "a number" if layout.children is None else str(layout.children)
             checker.add(
-                "arrow-schema-children", f"{path}: format {of.format!r} has {wanted}, n_children is {raw.n_children}"
+                "arrow-schema-children",
+                f"{path}: format {quoted(of.format)} has {wanted}, n_children is {raw.n_children}",
             )
         for index, child in enumerate(children or []):
             if not child:
@@ -242,7 +244,7 @@ class _Examiner:
         if layout.kind == "run ends" and of.children[0].format not in ("s", "i", "l"):
             checker.add(
                 "arrow-schema-children",
-                f"{path}: run ends are {of.children[0].format!r}, not integers of 16 to 64 bits",
+                f"{path}: run ends are {quoted(of.children[0].format)}, not integers of 16 to 64 bits",
             )
         return True
 

@@ -25,6 +25,7 @@ from crossdock._check.dictionary import (
     wrong_shape,
     wrong_strides,
 )
+from crossdock._text import quoted
 
 ATTRIBUTE = "__sycl_usm_array_interface__"
 _KEYS = ("shape", "typestr", "version", "syclobj")
@@ -251,9 +252,9 @@ class _Interface:
     def _capsule(self, given: object) -> object:
         name = capsule.name_of(given)
         if name in [b"used_" + one for one in _NAMES]:
-            self.add("capsule-used", f"the capsule is named {name!r}: its content was already consumed")
+            self.add("capsule-used", f"the capsule is named {quoted(name)}: its content was already consumed")
         elif name not in _NAMES:
-            self.add("capsule-name", f"the capsule is named {name!r}")
+            self.add("capsule-name", f"the capsule is named {quoted(name)}")
         elif not sycl.leads_to_sycl(capsule.pointer_of(given)):
             self.add(
                 "capsule-memory", f"{capsule.pointer_of(given):#x} leads to no {name[4:-3].decode().lower()} of SYCL"

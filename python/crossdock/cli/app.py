@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
+from crossdock._text import quoted
 from crossdock.cli import reporting
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.logs import LEVELS, set_up_logging
@@ -47,5 +48,5 @@ def _common(
 ) -> None:
     reporting.show_tracebacks = debug
     if log_level is not None and log_level not in LEVELS:
-        raise typer.BadParameter(f"one of {', '.join(LEVELS)}, not {log_level!r}", param_hint="--log-level")
+        raise typer.BadParameter(f"one of {', '.join(LEVELS)}, not {quoted(log_level)}", param_hint="--log-level")
     set_up_logging(debug, log_level, log_json)

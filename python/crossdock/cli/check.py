@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import crossdock as xd
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import FAILED, OK, report_error, reported
@@ -21,11 +21,11 @@ def _evaluated(target: str) -> Any:
     """Evaluates `module:expression`. Modules in the current folder can be imported."""
     module, colon, expression = target.partition(":")
     if not colon or not module or not expression.strip():
-        raise typer.BadParameter(f"{target!r} is not of the form module:expression, for example numpy:arange(3)")
+        raise typer.BadParameter(f"{quoted(target)} is not of the form module:expression, for example numpy:arange(3)")
     try:
         code = compile(expression.strip(), target, "eval")
     except SyntaxError as error:
-        raise typer.BadParameter(f"{expression!r} is not a valid expression: {error.msg}") from None
+        raise typer.BadParameter(f"{quoted(expression)} is not a valid expression: {error.msg}") from None
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
 from crossdock._names import parsed_name, shown_name
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.cli.files import read_small
 from crossdock.cli.settings import SETTINGS, WrongValueError
 
@@ -101,7 +101,7 @@ class _Checker:
             if section not in _SECTIONS:
                 self._fail_unknown((section,), "table", _SECTIONS)
             if not isinstance(values, dict):
-                self._fail((section,), f"must be a table, [{section}], not {values!r}")
+                self._fail((section,), f"must be a table, [{section}], not {quoted(values)}")
             if section == "tables":
                 tables = dict(self._table(name, value) for name, value in values.items())
                 if len(tables) != len(values):
@@ -129,15 +129,15 @@ class _Checker:
         if isinstance(value, str):
             value = {"path": value}
         if not isinstance(value, dict):
-            self._fail(key, f"must be a path, or a table with path and stable, not {value!r}")
+            self._fail(key, f"must be a path, or a table with path and stable, not {quoted(value)}")
         for one in value:
             if one not in ("path", "stable"):
                 self._fail_unknown((*key, one), "key", ("path", "stable"))
         path, stable = value.get("path"), value.get("stable")
         if not isinstance(path, str) or not path or "\0" in path:
-            self._fail((*key, "path"), f"must be the path of a file or folder, not {path!r}")
+            self._fail((*key, "path"), f"must be the path of a file or folder, not {quoted(path)}")
         if stable not in (None, "trust", "snapshot"):
-            self._fail((*key, "stable"), f"must be 'trust' or 'snapshot', not {stable!r}")
+            self._fail((*key, "stable"), f"must be 'trust' or 'snapshot', not {quoted(stable)}")
         if not name or "\0" in name:
             self._fail(key, "is no name of a table: it is empty, or has a NUL")
         try:

@@ -14,6 +14,7 @@ import typer
 import crossdock as xd
 from crossdock import _native, _options
 from crossdock._names import parsed_name
+from crossdock._text import quoted
 from crossdock.cli import completion
 
 # Titles of sections in the help of commands that have some.
@@ -138,13 +139,13 @@ def refuse_remote_handle(uri: str) -> None:
 
 def stats_option(stats: str | None) -> Literal["any"] | None:
     if stats not in (None, "any"):
-        raise typer.BadParameter(f"'any', not {stats!r}", param_hint="--stats")
+        raise typer.BadParameter(f"'any', not {quoted(stats)}", param_hint="--stats")
     return "any" if stats else None
 
 
 def trusted_of(remote_reads: str | None) -> Literal["trusted"] | None:
     if remote_reads not in (None, "trusted"):
-        raise typer.BadParameter(f"'trusted', not {remote_reads!r}", param_hint="--remote-reads")
+        raise typer.BadParameter(f"'trusted', not {quoted(remote_reads)}", param_hint="--remote-reads")
     return "trusted" if remote_reads else None
 
 
@@ -190,7 +191,9 @@ def size_in(text: str) -> int | None:
 def bytes_of(text: str, hint: str) -> int:
     size = size_in(text)
     if size is None:
-        raise typer.BadParameter(f"a size is a number from 1 on, or such as 800M or 64G, not {text!r}", param_hint=hint)
+        raise typer.BadParameter(
+            f"a size is a number from 1 on, or such as 800M or 64G, not {quoted(text)}", param_hint=hint
+        )
     return size
 
 

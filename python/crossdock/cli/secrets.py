@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import crossdock as xd
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.cli.files import read_small
 
 _MOST_BYTES = 1 << 20
@@ -126,7 +126,8 @@ def hashed_login(user: str, password: str) -> str:
 def check_user(user: str) -> None:
     if not user or ":" in user or user != user.strip() or user.startswith("#") or not user.isprintable():
         raise xd.InvalidArgumentError(
-            f"a user's name isn't empty, has no colon and no blanks around it, and begins with no #; it was {user!r}"
+            "a user's name isn't empty, has no colon and no blanks around it, and begins with no #; "
+            f"it was {quoted(user)}"
         )
 
 

@@ -16,7 +16,7 @@ import typer
 import crossdock as xd
 from crossdock import _loading
 from crossdock._names import shown_name
-from crossdock._text import counted
+from crossdock._text import counted, quoted
 from crossdock.cli import serve_options as of
 from crossdock.cli.app import app
 from crossdock.cli.config import TableSource
@@ -94,7 +94,7 @@ def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, Table
     if len(set(named)) != len(named):
         twice = next(one for one in named if named.count(one) > 1)
         raise typer.BadParameter(
-            f"{twice!r} would be served twice; give different names with --name", param_hint="--name"
+            f"{quoted(twice)} would be served twice; give different names with --name", param_hint="--name"
         )
     return {name: TableSource(path, None) for name, path in zip(named, files, strict=True)}
 

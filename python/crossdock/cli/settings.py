@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import crossdock as xd
 from crossdock import _options
 from crossdock._http import Address
+from crossdock._text import quoted
 from crossdock.cli.logs import LEVELS
 from crossdock.cli.options import size_in
 
@@ -25,7 +26,7 @@ class WrongValueError(Exception):
 
 def _of_type(value: object, kind: type | tuple[type, ...], called: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise WrongValueError(f"must be {called}, not {value!r}")
+        raise WrongValueError(f"must be {called}, not {quoted(value)}")
     return value
 
 
@@ -73,14 +74,14 @@ def _patience(value: object) -> OrNone:
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
         return OrNone(float(value))
     if isinstance(value, str):
-        raise WrongValueError(f'must be a number of seconds, or "none", not {value!r}')
+        raise WrongValueError(f'must be a number of seconds, or "none", not {quoted(value)}')
     return OrNone(_seconds(value))
 
 
 def _one_of(*words: str) -> Reader:
     def read(value: object) -> str:
         if value not in words:
-            raise WrongValueError(f"must be {' or '.join(repr(word) for word in words)}, not {value!r}")
+            raise WrongValueError(f"must be {' or '.join(repr(word) for word in words)}, not {quoted(value)}")
         return str(value)
 
     return read
@@ -113,7 +114,7 @@ def _user(value: object) -> int:
         try:
             return pwd.getpwnam(value).pw_uid
         except KeyError:
-            raise WrongValueError(f"has {value!r}, which is no user of this machine") from None
+            raise WrongValueError(f"has {quoted(value)}, which is no user of this machine") from None
     number = int(_of_type(value, (int, str), "user ids and names"))
     if not 0 <= number < 2**32:
         raise WrongValueError(f"has {number}, which is no user id")
@@ -140,11 +141,11 @@ def _limits(value: object) -> tuple[tuple[str, int], ...]:
             given[name] = int(number) if re.fullmatch("[0-9]{1,18}", number) else number
     for name, number in given.items():
         if name not in _LIMITS:
-            raise WrongValueError(f"has no {name!r}; it has {', '.join(_LIMITS)}")
+            raise WrongValueError(f"has no {quoted(name)}; it has {', '.join(_LIMITS)}")
         try:
             _number_of("things")(number)
         except WrongValueError:
-            raise WrongValueError(f"has {name}={number!r}; it must be a number from 1 on") from None
+            raise WrongValueError(f"has {name}={quoted(number)}; it must be a number from 1 on") from None
     return tuple(sorted(given.items()))
 
 
@@ -163,7 +164,7 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
         if _options.scheme_of(text) not in schemes:
             known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
             meant = "" if ":" in text else f"; did you mean {schemes[0]}:{text}?"
-            raise WrongValueError(f"must be a URI whose scheme is {known}, not {text!r}{meant}")
+            raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(text)}{meant}")
         return text
 
     return read

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+from crossdock._text import quoted
 from crossdock.cli.monitor import view
 from crossdock.cli.monitor.look import Look
 from crossdock.cli.monitor.rates import Row, Snapshot
@@ -88,7 +89,7 @@ def _tab(name: view.ViewName, snapshot: Snapshot) -> tuple[str, str, str]:
 def _empty(choice: Choice, snapshot: Snapshot | None, everything: list[Row]) -> str:
     if snapshot is None:
         return "Connecting ..."
-    return f"Nothing has {choice.wanted!r} in it." if everything and choice.wanted else view.EMPTY[choice.name]
+    return f"Nothing has {quoted(choice.wanted)} in it." if everything and choice.wanted else view.EMPTY[choice.name]
 
 
 def _more(choice: Choice, snapshot: Snapshot | None, found: int, there: int) -> str:

@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static, Tab, Tabs
 
+from crossdock._text import quoted
 from crossdock.cli.layout import wrapped
 from crossdock.cli.monitor import view
 from crossdock.cli.monitor.look import Look, Observed, Watcher
@@ -234,11 +235,11 @@ class TopApp(App[None]):
         order, descending = self._orders[self._view]
         all_rows = view.rows_of(self._view, snapshot)
         rows = view.in_order(view.matching(all_rows, columns, self._wanted), columns[order], descending)
-        empty = f"Nothing has {self._wanted!r} in it." if all_rows and self._wanted else view.EMPTY[self._view]
+        empty = f"Nothing has {quoted(self._wanted)} in it." if all_rows and self._wanted else view.EMPTY[self._view]
         table.show(columns, rows, lambda row: view.key_of(self._view, row), order, descending, empty)
         parts = [f"{len(rows):,} of {len(all_rows):,}" if self._wanted else f"{len(rows):,} {self._view}"]
         if self._wanted:
-            parts.append(f"with {self._wanted!r}")
+            parts.append(f"with {quoted(self._wanted)}")
         if left_out := view.left_out(self._view, snapshot):
             parts.append(f"{left_out:,} more that the server left out")
         about = columns[order].about
