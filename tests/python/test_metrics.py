@@ -441,6 +441,22 @@ def test_the_command_has_them(tmp_path):
     assert serving.returncode == 0
 
 
+@pytest.mark.parametrize("command", ["serve", "relay"])
+def test_the_command_prints_the_port_that_it_got(tmp_path, server, command):
+    xd.write(TABLE, tmp_path / "t.arrow")
+    what = str(tmp_path / "t.arrow") if command == "serve" else server.uri
+    program = [sys.executable, "-m", "crossdock", command, what, "--metrics", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("shm:")
+        address = running.stdout.readline().strip()
+        assert address.startswith("http://127.0.0.1:")
+        assert ask(address, "/readyz")[0] == 200
+        assert "crossdock_batches_total" in scrape(address)
+        running.send_signal(signal.SIGTERM)
+    assert running.returncode == 0
+
+
 def dashboard_metrics() -> set[str]:
     dashboard = json.loads(DASHBOARD.read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]

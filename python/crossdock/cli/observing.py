@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from crossdock.cli.reporting import MissingPackageError
 if TYPE_CHECKING:
     from crossdock.metrics import Metrics
 
-__all__ = ["MetricsAddress", "observed", "set_ready"]
+__all__ = ["MetricsAddress", "observed", "print_addresses", "set_ready"]
 
 log = logging.getLogger("crossdock.cli")
 
@@ -49,6 +49,12 @@ def observed(of: xd.Server | xd.Relay, address: str | None) -> Iterator[Metrics 
         yield metrics
     finally:
         metrics.close()
+
+
+def print_addresses(uris: Iterable[str], metrics: Metrics | None) -> None:
+    """Prints where clients connect to, and last where the metrics are: each on a line, for programs to read."""
+    for one in (*uris, *(() if metrics is None else (metrics.uri,))):
+        print(one, flush=True)
 
 
 def set_ready(metrics: Metrics | None, ready: bool, why: str = "") -> None:

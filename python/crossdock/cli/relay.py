@@ -11,7 +11,7 @@ import typer
 import crossdock as xd
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
-from crossdock.cli.observing import MetricsAddress, observed, set_ready
+from crossdock.cli.observing import MetricsAddress, observed, print_addresses, set_ready
 from crossdock.cli.options import (
     Checksum,
     TlsCertificate,
@@ -84,7 +84,8 @@ def relay(
     metrics: MetricsAddress = None,
 ) -> None:
     """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
-    Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line."""
+    Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line, and the address of the
+    metrics on the last one."""
     uris = at or ["shm:"]
     memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
     # Before the URI is printed: a program that reads the URI may stop the relay at once.
@@ -114,7 +115,7 @@ def relay(
             set_ready(health, True)
             for one in made.uris:
                 log.info("listening at %s", one)
-                print(one, flush=True)
+            print_addresses(made.uris, health)
             if sys.stderr.isatty():
                 say(f"Ctrl-C ends it. From another shell: crossdock ls {made.uri}")
             running.serve(made, lambda: f"relaying {upstream[0]} at {' '.join(made.uris)}")

@@ -21,7 +21,7 @@ from crossdock.cli import serve_options as of
 from crossdock.cli.app import app
 from crossdock.cli.config import TableSource
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
-from crossdock.cli.observing import MetricsAddress, observed, set_ready
+from crossdock.cli.observing import MetricsAddress, observed, print_addresses, set_ready
 from crossdock.cli.options import Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, name_of
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
@@ -166,7 +166,7 @@ def serve(
     limits: of.LimitsOf = None,
 ) -> None:
     """Serves the tables in FILE..., and those of a configuration file, until Ctrl-C or SIGTERM. Prints the URI to
-    connect to; each of several on a line."""
+    connect to; each of several on a line, and the address of the metrics on the last one."""
     if not files and config is None:
         raise typer.BadParameter("give a file, or --config", param_hint="FILE")
     given = _named_files(files or [], name or [])
@@ -196,13 +196,13 @@ def _serve(setup: Setup, read: Callable[[], Setup], running: Running) -> None:
         tables = Tables(server, running.check)
         reloader = Reloader(server, tables, setup, read, authenticator, running)
         try:
-            for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
+            addresses = (*server.uris, *([server.flight_uri] if server.flight_uri else []))
+            for one in addresses:
                 log.info("listening at %s", one)
             tables.publish(setup.tables)
             running.check()
             set_ready(health, True)
-            for one in (*server.uris, *([server.flight_uri] if server.flight_uri else [])):
-                print(one, flush=True)
+            print_addresses(addresses, health)
             if setup.settings.get("remote_reads"):
                 _print_locations(server, setup.tables)
             if sys.stderr.isatty():
