@@ -57,17 +57,18 @@ size_t crossdock_catalog_size(const crossdock_catalog* catalog) {
 crossdock_status crossdock_catalog_entry(const crossdock_catalog* catalog, size_t index, crossdock_entry* entry,
                                          crossdock_error** error) {
   return guarded(__func__, error, [&] {
-    const session::CatalogEntry& from = entry_at(catalog, index);
     constexpr std::size_t kFirst = offsetof(crossdock_entry, kind) + sizeof(std::int64_t);
-    const std::size_t size = size_in(&need(entry, "entry"), kFirst, "crossdock_entry");
     crossdock_entry to{};
-    to.size = size;
+    to.size = size_in(&need(entry, "entry"), kFirst, "crossdock_entry");
+    const std::size_t known = std::min(to.size, sizeof to);
+    std::memcpy(entry, &to, known);  // what a failure leaves
+    const session::CatalogEntry& from = entry_at(catalog, index);
     to.name = {from.name.data(), from.name.size()};
     to.rows = from.rows;
     to.bytes = from.bytes;
     to.version = from.version;
     to.kind = kind_of(from);
-    std::memcpy(entry, &to, std::min(size, sizeof to));
+    std::memcpy(entry, &to, known);
   });
 }
 

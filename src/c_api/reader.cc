@@ -84,9 +84,10 @@ crossdock_status crossdock_reader_next_device(crossdock_reader* reader, ArrowDev
 
 crossdock_status crossdock_reader_try_next(crossdock_reader* reader, ArrowDeviceArray* batch, int32_t* arrived,
                                            crossdock_error** error) {
+    if (arrived != nullptr) *arrived = 0;  // also where `batch` is wrong
   return guarded(__func__, error, [&] {
     need(batch, "batch").array.release = nullptr;
-    need(arrived, "arrived") = 0;
+    need(arrived, "arrived");
     if (!need(reader, "reader").pending) {
       crossdock::session::Polled found = reader->reader->try_next();
       if (found.error) std::rethrow_exception(found.error);

@@ -51,7 +51,8 @@ CROSSDOCK_API size_t crossdock_catalog_size(const crossdock_catalog* catalog);
 #define CROSSDOCK_KIND_TENSORS 3 /**< for crossdock_client_get_tensors() */
 #define CROSSDOCK_KIND_FACTORY 4 /**< a table whose schema is known once somebody gets it */
 
-/** One entry of a catalog. Set `size` before the call; members beyond it aren't written. */
+/** One entry of a catalog. Set `size` before the call; members beyond it aren't written, and none is for a wrong one.
+ */
 typedef struct crossdock_entry {
   size_t size;           /**< bytes of this struct: `sizeof entry` */
   crossdock_string name; /**< as it was published; valid until the catalog is released */

@@ -2,7 +2,9 @@
  *
  * The interface is C99 and a library of its own, libcrossdock_c. These rules hold for all functions:
  * - A function that can fail returns a crossdock_status. Its last argument, `error`, gets the text; it may be NULL.
- * - Results are written to pointers, on success alone. On failure they are set to NULL, or as released.
+ * - Results are written to pointers, on success alone. On failure every such pointer that isn't NULL gets a defined
+ *   value, whichever argument was wrong: a handle NULL, a structure of Arrow a NULL `release`, a number 0, and a struct
+ *   with a valid `size` 0 in all other members.
  * - What a function takes over (a stream, an array, a tensor, a source) it takes over on success alone, unless its
  *   comment says otherwise. On failure the caller still owns it, unchanged.
  * - A handle ends with its release function, which takes the address of the caller's pointer and sets it to NULL. So a
