@@ -286,8 +286,13 @@ void Catalog::check_takes_sources() const {
 }
 
 // Call it with the lock held.
-void Catalog::check_takes_requests() const {
+void Catalog::check_open() const {
   if (closed_) throw ClosedError("the server was closed");
+}
+
+// Call it with the lock held.
+void Catalog::check_takes_requests() const {
+  check_open();
   if (refuses_) {
     throw ClosedError(
         "the server is about to end, and takes no new requests: try again when it has been started again");
@@ -303,6 +308,7 @@ std::int64_t Catalog::random_version() {
 void Catalog::withdraw(const std::string& name) {
   std::shared_ptr<Item> item;  // destroyed without the lock: its last owner may run a producer's release
   const std::lock_guard lock(mutex_);
+  check_open();
   const auto found = items_.find(name);
   if (found == items_.end()) throw_not_found(name);
   item = remove(found);

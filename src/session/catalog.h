@@ -165,6 +165,7 @@ class Catalog final : public flight::Directory {
   std::unique_ptr<ServerStream> open_fetched(std::string_view name, const dissociated::Request& request,
                                              const transport::Connection& asking,
                                              const std::shared_ptr<ConnectionWaker>& waker);
+  void check_open() const;
   void check_takes_requests() const;
   void check_takes_sources() const;
   void count_request(const std::string& name, const PublishedTable& table);

@@ -930,6 +930,7 @@ Polled Reader::try_next() noexcept {
   return found;
 }
 bool Reader::prepare_sleep() {
+  impl_->pool->made_in().check("this Reader");
   if (impl_->over) return false;
   try {
     // A region makes the descriptor readable even without prepare_sleep(). And prepare_sleep() would refuse to sleep
@@ -941,11 +942,13 @@ bool Reader::prepare_sleep() {
   }
 }
 void Reader::awake() {
+  impl_->pool->made_in().check("this Reader");
   if (!impl_->over) impl_->watched().transport().wake();
 }
 int Reader::descriptor() const { return impl_->over ? -1 : impl_->watched().transport().descriptor(); }
 void Reader::set_interrupt_hook(transport::InterruptHook hook) { impl_->interrupted = std::move(hook); }
 void Reader::close() {
+  impl_->pool->made_in().check("this Reader");
   if (!impl_->over) impl_->failure = std::make_exception_ptr(ClosedError("this Reader was closed"));
   impl_->drop();
 }

@@ -99,7 +99,7 @@ CROSSDOCK_API crossdock_status crossdock_server_update(crossdock_server* server,
                                                        crossdock_error** error);
 
 /** Removes a name: new requests don't find it. Streams under way go on, and batches that consumers hold stay valid.
- * Error: NOT_FOUND. */
+ * Errors: NOT_FOUND, CLOSED. */
 CROSSDOCK_API crossdock_status crossdock_server_withdraw(crossdock_server* server, crossdock_string name,
                                                          crossdock_error** error);
 

@@ -14,7 +14,7 @@
  * - No C++ exception leaves a function. Callbacks must not throw, must not longjmp() out, and must not end the thread.
  *   A thread must not be cancelled (pthread_cancel()) inside a call.
  * - After fork() the child must not use handles of the parent, except to release them: a call that would use one is
- *   CROSSDOCK_ERROR_FORK. */
+ *   CROSSDOCK_ERROR_FORK, also a close. */
 #ifndef CROSSDOCK_C_API_STATUS_H
 #define CROSSDOCK_C_API_STATUS_H
 

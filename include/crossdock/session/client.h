@@ -196,7 +196,8 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// prepare_sleep(); if it returns true, wait until descriptor() is readable, and call awake(). Then try again.
   /// Coroutines have all of this in one call: session::next() of await.h.
   Polled try_next() noexcept;
-  /// Returns false if something has arrived in the meantime: then don't sleep, call try_next() again at once.
+  /// Returns false if something has arrived in the meantime: then don't sleep, call try_next() again at once. Throws
+  /// ForkError.
   bool prepare_sleep();
   /// Ends what prepare_sleep() has begun: the server needs not wake this end any more. Does nothing after the end.
   void awake();
@@ -205,6 +206,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   int descriptor() const;
   /// The type of GetOptions::device.
   device::DeviceType device_type() const override;
+  /// Throws ForkError.
   /// The bytes that were copied to bring batches to GetOptions::device, and to validate them in full on the host.
   std::uint64_t bytes_copied() const noexcept;
   /// The URI that the stream is read from.
@@ -217,7 +219,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// Sets the hook that next() calls while it waits; see transport/options.h.
   void set_interrupt_hook(transport::InterruptHook hook);
   /// Ends the stream: later calls of next() throw ClosedError, unless the end was already reached. Batches that were
-  /// returned before stay valid.
+  /// returned before stay valid. Throws ForkError: a forked child can only destroy its parent's readers.
   void close();
   /// Returns true once the stream is over: at its end, after an error, or after close().
   bool closed() const noexcept;

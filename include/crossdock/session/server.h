@@ -145,7 +145,7 @@ class CROSSDOCK_EXPORT Server {
   /// either case.
   void commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last
-  /// batch is released. Throws NotFoundError.
+  /// batch is released. Throws NotFoundError, ClosedError.
   void withdraw(const std::string& name);
 
   /// Takes other keys for the tickets of the Flight server. The first one signs from now on; tickets of keys that
@@ -155,7 +155,7 @@ class CROSSDOCK_EXPORT Server {
   void replace_ticket_keys(const std::vector<std::string>& keys = {});
 
   /// Returns a snapshot, also while the server drains. Waits for the server's thread, and for no peer. Throws
-  /// ForkError.
+  /// ClosedError, ForkError.
   ServerStats stats() const;
 
   /// Prepares for the end: from now on every request, also for the catalog, and every publish() gets a ClosedError.

@@ -179,10 +179,73 @@ TEST_F(CApi, TextsThatAreNoTextAreErrorsNotCrashes) {
                      CROSSDOCK_ERROR_INVALID_ARGUMENT, "name"));
 }
 
+TEST_F(CApi, CallsAfterACloseSaySo) {
+  publish_numbers("numbers");
+  Reader reader;
+  ASSERT_TRUE(ok(crossdock_client_get(client_, crossdock_str("numbers"), nullptr, &reader, &error_)));
+  Released<ArrowArrayStream> stream;
+  array::export_stream(number_stream(1, 1), &stream);
+  Source source;
+  ASSERT_TRUE(ok(crossdock_source_table(&stream, &source, &error_)));
+
+  const crossdock_string name = crossdock_str("numbers");
+  Catalog catalog;
+  Reader other;
+  Tensors tensors;
+  Released<ArrowArray> batch;
+  ArrowDeviceArray on_device{};
+  DLManagedTensorVersioned* tensor = nullptr;
+  std::int32_t number = 7;
+  const FloatTensor into(1, 1);
+  const std::function<crossdock_status()> calls[] = {
+      [&] { return crossdock_reader_next(reader, &batch, &error_); },
+      [&] { return crossdock_reader_next_device(reader, &on_device, &error_); },
+      [&] { return crossdock_reader_try_next(reader, &on_device, &number, &error_); },
+      [&] { return crossdock_client_list(client_, &catalog, &error_); },
+      [&] { return crossdock_client_get(client_, name, nullptr, &other, &error_); },
+      [&] { return crossdock_client_get_tensor(client_, name, nullptr, &tensor, &error_); },
+      [&] { return crossdock_client_get_tensors(client_, name, nullptr, &tensors, &error_); },
+      [&] { return crossdock_client_get_tensor_into(client_, name, nullptr, &into.managed()->dl_tensor, &error_); },
+      [&] { return crossdock_server_withdraw(server_, name, &error_); },
+      [&] { return crossdock_server_withdraw(server_, crossdock_str("never there"), &error_); },
+      [&] { return crossdock_server_update(server_, nullptr, 0, &name, 1, nullptr, &error_); },
+      [&] { return crossdock_server_update(server_, nullptr, 0, nullptr, 0, nullptr, &error_); },
+      [&] { return crossdock_server_publish(server_, name, &source, nullptr, &error_); },
+      [&] { return crossdock_server_drain(server_, 0, &number, &error_); },
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(ok(crossdock_reader_close(reader, &error_)));
+    EXPECT_TRUE(ok(crossdock_client_close(client_, &error_)));
+    EXPECT_TRUE(ok(crossdock_server_close(server_, &error_)));
+  }
+  int number_of_call = 0;
+  for (const auto& call : calls) {
+    EXPECT_TRUE(failed(call(), CROSSDOCK_ERROR_CLOSED)) << "call " << number_of_call;
+    ++number_of_call;
+  }
+  // What a reader knows without its server isn't refused.
+  EXPECT_TRUE(ok(crossdock_reader_prepare_sleep(reader, &number, &error_)));
+  EXPECT_EQ(number, 0);
+  EXPECT_TRUE(ok(crossdock_reader_awake(reader, &error_)));
+  EXPECT_EQ(crossdock_reader_descriptor(reader), -1);
+  into.managed()->deleter(into.managed());
+}
+
 TEST_F(CApi, AForkedChildMayOnlyRelease) {
   publish_numbers("numbers");
-  const auto in_child = [this](const ChildProcess::Line&) {
+  Reader reader;
+  ASSERT_TRUE(ok(crossdock_client_get(client_, crossdock_str("numbers"), nullptr, &reader, &error_)));
+  const auto in_child = [this, &reader](const ChildProcess::Line&) {
     crossdock_catalog* catalog = nullptr;
+    Released<ArrowArray> batch;
+    std::int32_t number = 0;
+    if (crossdock_reader_next(reader, &batch, &error_) != CROSSDOCK_ERROR_FORK) return 4;
+    if (crossdock_reader_prepare_sleep(reader, &number, &error_) != CROSSDOCK_ERROR_FORK) return 5;
+    if (crossdock_reader_awake(reader, &error_) != CROSSDOCK_ERROR_FORK) return 6;
+    if (crossdock_reader_close(reader, &error_) != CROSSDOCK_ERROR_FORK) return 7;
+    if (crossdock_client_close(client_, &error_) != CROSSDOCK_ERROR_FORK) return 8;
+    if (crossdock_server_drain(server_, 0, &number, &error_) != CROSSDOCK_ERROR_FORK) return 9;
+    crossdock_reader_release(&reader);
     if (crossdock_client_list(client_, &catalog, &error_) != CROSSDOCK_ERROR_FORK) return 1;
     if (crossdock_server_withdraw(server_, crossdock_str("numbers"), &error_) != CROSSDOCK_ERROR_FORK) return 2;
     if (crossdock_server_close(server_, &error_) != CROSSDOCK_ERROR_FORK) return 3;
@@ -192,6 +255,7 @@ TEST_F(CApi, AForkedChildMayOnlyRelease) {
   };
   ChildProcess child(in_child);
   EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(numbers_of(reader).size(), 6U) << "the parent's reader goes on";
   EXPECT_EQ(get_numbers("numbers").size(), 6U) << "the parent's server goes on";
 }
 

@@ -153,6 +153,9 @@ TEST_F(ProcessTest, AfterAForkTheChildKeepsFrozenMemoryAndNothingElse) {
     failures += number_at(*frozen, 42) != 42;
     failures += !is_fork_error([&] { reader->next(); });
     failures += !is_fork_error([&] { live->next(); });
+    failures += !is_fork_error([&] { reader->prepare_sleep(); });
+    failures += !is_fork_error([&] { reader->awake(); });
+    failures += !is_fork_error([&] { reader->close(); });
     failures += !is_fork_error([&] { client.get("table"); });
     failures += !is_fork_error([&] { client.list(); });
     failures += !is_fork_error([&] { server.stats(); });
