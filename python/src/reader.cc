@@ -172,8 +172,7 @@ bool PyReader::try_next(std::optional<array::RecordBatch>* batch) {
   try {
     if (reader_ != nullptr) {
       session::Polled found = reader_->try_next();
-      if (found.error) std::rethrow_exception(found.error);
-      there = found.state != session::Polled::State::kNotYet;
+      there = found.arrived();
       *batch = std::move(found.batch);
     } else {
       *batch = stream_->next();

@@ -1,6 +1,5 @@
 #include "crossdock/c_api/reader.h"
 
-#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -84,14 +83,13 @@ crossdock_status crossdock_reader_next_device(crossdock_reader* reader, ArrowDev
 
 crossdock_status crossdock_reader_try_next(crossdock_reader* reader, ArrowDeviceArray* batch, int32_t* arrived,
                                            crossdock_error** error) {
-    if (arrived != nullptr) *arrived = 0;  // also where `batch` is wrong
   return guarded(__func__, error, [&] {
+    if (arrived != nullptr) *arrived = 0;  // also where `batch` is wrong
     need(batch, "batch").array.release = nullptr;
     need(arrived, "arrived");
     if (!need(reader, "reader").pending) {
       crossdock::session::Polled found = reader->reader->try_next();
-      if (found.error) std::rethrow_exception(found.error);
-      if (found.state == crossdock::session::Polled::State::kNotYet) return;
+      if (!found.arrived()) return;
       reader->pending = std::move(found.batch);
     }
     hand_over(reader, batch);

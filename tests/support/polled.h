@@ -1,6 +1,5 @@
 #pragma once
 
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -12,9 +11,9 @@ namespace crossdock::testing {
 /// of the stream. Throws the error that ended it.
 inline bool poll_next(session::Reader& reader, std::optional<array::RecordBatch>* batch) {
   session::Polled found = reader.try_next();
-  if (found.error) std::rethrow_exception(found.error);
+  const bool arrived = found.arrived();
   *batch = std::move(found.batch);
-  return found.state != session::Polled::State::kNotYet;
+  return arrived;
 }
 
 }  // namespace crossdock::testing

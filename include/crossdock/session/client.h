@@ -176,6 +176,12 @@ struct Polled {
   State state = State::kNotYet;               ///< Says which of the others is set.
   std::optional<array::RecordBatch> batch{};  ///< With kBatch alone.
   std::exception_ptr error{};                 ///< With kFailed alone: what next() would have thrown.
+
+  /// Returns whether something was found: a batch, or the end of the stream. Throws `error`.
+  bool arrived() const {
+    if (error) std::rethrow_exception(error);
+    return state != State::kNotYet;
+  }
 };
 
 /// One stream. Its batches may outlive it, its client, and the server. Use it from one thread at a time. It may be
@@ -200,13 +206,13 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   /// ForkError.
   bool prepare_sleep();
   /// Ends what prepare_sleep() has begun: the server needs not wake this end any more. Does nothing after the end.
+  /// Throws ForkError.
   void awake();
   /// The descriptor to wait for; -1 once the stream has ended. Get it again before each wait: with two connections it
   /// changes.
   int descriptor() const;
   /// The type of GetOptions::device.
   device::DeviceType device_type() const override;
-  /// Throws ForkError.
   /// The bytes that were copied to bring batches to GetOptions::device, and to validate them in full on the host.
   std::uint64_t bytes_copied() const noexcept;
   /// The URI that the stream is read from.
