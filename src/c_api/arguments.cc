@@ -25,6 +25,11 @@ std::int32_t choice(std::int32_t value, std::int32_t highest, const char* what) 
 
 void throw_null(const char* what) { throw InvalidArgumentError(std::string(what) + " is NULL"); }
 
+void throw_sizes_differ(const char* what, std::size_t element) {
+  throw InvalidArgumentError(std::string(what) + ": element " + std::to_string(element) +
+                             " has another size than the first one: set it in each of them");
+}
+
 std::string_view view_of(crossdock_string text, const char* what) {
   if (text.size == 0) return {};
   if (text.data == nullptr) {

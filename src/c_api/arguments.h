@@ -25,6 +25,7 @@ inline constexpr std::size_t kMaxText = std::size_t{1} << 20;      ///< Bytes of
 inline constexpr std::size_t kMaxElements = std::size_t{1} << 20;  ///< Elements of an array of a caller.
 
 [[noreturn]] void throw_null(const char* what);
+[[noreturn]] void throw_sizes_differ(const char* what, std::size_t element);
 
 /// Returns what a pointer leads to; throws for null.
 template <class T>
@@ -71,6 +72,22 @@ T options_of(const T* given, std::size_t first_size, const char* what) {
 
 /// Returns the size that is the first member of a caller's struct. Throws for a size that no version has.
 std::size_t size_in(const void* given, std::size_t first_size, const char* what);
+
+/// Returns copies of the structs of a caller's array, each of which begins with its size, which is the same in all of
+/// them: their distance. Reads each as read_options() does. `what` names the array, `type` the struct.
+template <class T>
+std::vector<T> structs_of(const T* first, std::size_t n, std::size_t first_size, const char* what, const char* type) {
+  check_array(first, n, what);
+  std::vector<T> read(n);
+  if (n == 0) return read;
+  const std::size_t size = size_in(first, first_size, type);
+  const auto* at = reinterpret_cast<const unsigned char*>(first);
+  for (std::size_t i = 0; i < n; ++i, at += size) {
+    if (size_in(at, first_size, type) != size) throw_sizes_differ(what, i);
+    read_options(&read[i], sizeof(T), first_size, at, type);
+  }
+  return read;
+}
 
 /// Returns a limit of time for the functions of the library: none if it is negative.
 TimeLimit time_limit(std::int64_t timeout_ms) noexcept;

@@ -107,7 +107,8 @@ crossdock_status crossdock_server_update(crossdock_server* server, const crossdo
                                          const crossdock_publish_options* options, crossdock_error** error) {
   return guarded(__func__, error, [&] {
     need(server, "server");
-    const auto given = array_of(publications, n, "publications");
+    constexpr std::size_t kFirst = offsetof(crossdock_publication, source) + sizeof(crossdock_source**);
+    const auto given = structs_of(publications, n, kFirst, "publications", "crossdock_publication");
     for (const crossdock_publication& one : given) check_source(one.source);
     std::vector<session::Source> sources;
     sources.reserve(n);

@@ -1,5 +1,6 @@
 #include "crossdock/c_api/source.h"
 
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <string>
@@ -116,7 +117,8 @@ crossdock_status crossdock_source_tensors(const crossdock_named_tensor* tensors,
     std::vector<ManagedTensor> managed;
     std::vector<crossdock::session::NamedTensor> named;
     std::set<const DLManagedTensorVersioned*> seen;
-    for (const crossdock_named_tensor& one : array_of(tensors, n, "tensors")) {
+    constexpr std::size_t kFirst = offsetof(crossdock_named_tensor, tensor) + sizeof(DLManagedTensorVersioned*);
+    for (const crossdock_named_tensor& one : structs_of(tensors, n, kFirst, "tensors", "crossdock_named_tensor")) {
       if (one.tensor != nullptr && !seen.insert(one.tensor).second) {
         throw InvalidArgumentError(
             "tensors has the same DLManagedTensorVersioned twice: its deleter may be called once");

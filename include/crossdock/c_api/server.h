@@ -81,17 +81,17 @@ CROSSDOCK_API crossdock_status crossdock_server_publish(crossdock_server* server
                                                         const crossdock_publish_options* options,
                                                         crossdock_error** error);
 
-/** A source and the name to publish it under. */
+/** A source and the name to publish it under. Set `size`, and see status.h. */
 typedef struct crossdock_publication {
+  size_t size;               /**< bytes of this struct: `sizeof *publications` */
   crossdock_string name;     /**< any bytes, not empty; all names of one update differ */
   crossdock_source** source; /**< the caller's pointer, which is set to NULL when the source is consumed */
 } crossdock_publication;
 
 /** Publishes `n` sources and withdraws the names `withdrawn`, in one atomic step: every consumer sees all of these
- * changes or none. Consumes all sources, as crossdock_server_publish() does; if one of their pointers is NULL, or there
- * are more than arrays may have, none.
- * `options` hold for all of them. On failure nothing has changed. Errors: those of crossdock_server_publish(), and
- * NOT_FOUND (a name to withdraw that isn't published). */
+ * changes or none. Consumes all sources, as crossdock_server_publish() does; if one of their pointers is NULL, a size
+ * is wrong, or there are more than arrays may have, none. `options` hold for all of them. On failure nothing has
+ * changed. Errors: those of crossdock_server_publish(), and NOT_FOUND (a name to withdraw that isn't published). */
 CROSSDOCK_API crossdock_status crossdock_server_update(crossdock_server* server,
                                                        const crossdock_publication* publications, size_t n,
                                                        const crossdock_string* withdrawn, size_t n_withdrawn,

@@ -69,8 +69,10 @@ CROSSDOCK_API crossdock_status crossdock_source_file(crossdock_string path, int3
 CROSSDOCK_API crossdock_status crossdock_source_tensor(struct DLManagedTensorVersioned* tensor,
                                                        crossdock_source** source, crossdock_error** error);
 
-/** A tensor of several, and where it is among them: `n_keys` keys, outermost first, each in UTF-8. */
+/** A tensor of several, and where it is among them: `n_keys` keys, outermost first, each in UTF-8. Set `size`, and see
+ * status.h. */
 typedef struct crossdock_named_tensor {
+  size_t size;                             /**< bytes of this struct: `sizeof *tensors` */
   const crossdock_string* keys;            /**< outermost first, each in UTF-8; read during the call */
   size_t n_keys;                           /**< number of `keys`; at least 1 */
   struct DLManagedTensorVersioned* tensor; /**< as of crossdock_source_tensor() */

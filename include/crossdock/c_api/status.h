@@ -113,6 +113,8 @@ CROSSDOCK_API crossdock_status crossdock_error_set(crossdock_error** error, cros
  *
  * 0 means the default, which each member's comment says. NULL instead of a struct means the defaults of all members.
  * Later versions add members at the end. A library that is older than the caller's header accepts the longer struct if
+ * Structs of ours that are passed in arrays have their size, too: the same in every element of one array.
+ *
  * the members that it doesn't know are 0, and otherwise returns CROSSDOCK_ERROR_UNSUPPORTED. Booleans are int32_t, or
  * int64_t where a struct would else have padding: 0 or not. Times are in milliseconds; negative: without limit. Arrays
  * have at most 1,048,576 elements. */

@@ -137,7 +137,7 @@ TEST_F(CApi, LengthsThatCantBeAreRefusedUnread) {
   EXPECT_TRUE(failed(crossdock_client_get(client_, crossdock_str("x"), &options, &reader, &error_),
                      CROSSDOCK_ERROR_INVALID_ARGUMENT, "columns has 18446744073709551615 elements"));
   Source source;
-  const crossdock_named_tensor tensor{&column, SIZE_MAX, nullptr};
+  const crossdock_named_tensor tensor{sizeof tensor, &column, SIZE_MAX, nullptr};
   EXPECT_TRUE(failed(crossdock_source_tensors(&tensor, SIZE_MAX, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT,
                      "elements"));
   EXPECT_TRUE(failed(crossdock_server_update(server_, nullptr, SIZE_MAX, nullptr, 0, nullptr, &error_),

@@ -72,7 +72,8 @@ TEST_F(CPublish, AnUpdateIsAllOrNothing) {
   Source b;
   numbers_from(0, &a);
   numbers_from(10, &b);
-  const crossdock_publication both[] = {{crossdock_str("a"), &a}, {crossdock_str("b"), &b}};
+  const crossdock_publication both[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a},
+                                        {sizeof(crossdock_publication), crossdock_str("b"), &b}};
   EXPECT_TRUE(failed(crossdock_server_update(server_, both, 2, withdrawn, 2, nullptr, &error_),
                      CROSSDOCK_ERROR_NOT_FOUND, "nobody"));
   EXPECT_EQ(a, nullptr);
@@ -90,7 +91,8 @@ TEST_F(CPublish, AnUpdateWithAMissingSourceConsumesNone) {
   Source a;
   numbers_from(0, &a);
   crossdock_source* none = nullptr;
-  const crossdock_publication both[] = {{crossdock_str("a"), &a}, {crossdock_str("b"), &none}};
+  const crossdock_publication both[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a},
+                                        {sizeof(crossdock_publication), crossdock_str("b"), &none}};
   EXPECT_TRUE(failed(crossdock_server_update(server_, both, 2, nullptr, 0, nullptr, &error_),
                      CROSSDOCK_ERROR_INVALID_ARGUMENT, "*source is NULL"));
   EXPECT_NE(a, nullptr);
@@ -99,10 +101,20 @@ TEST_F(CPublish, AnUpdateWithAMissingSourceConsumesNone) {
 TEST_F(CPublish, AnUpdateWithOneSourceTwicePublishesNone) {
   Source a;
   numbers_from(0, &a);
-  const crossdock_publication twice[] = {{crossdock_str("a"), &a}, {crossdock_str("b"), &a}};
+  const crossdock_publication twice[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a},
+                                         {sizeof(crossdock_publication), crossdock_str("b"), &a}};
   EXPECT_TRUE(failed(crossdock_server_update(server_, twice, 2, nullptr, 0, nullptr, &error_),
                      CROSSDOCK_ERROR_INVALID_ARGUMENT, "*source is NULL"));
   EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_F(CPublish, AnUpdateWithoutSizesConsumesNone) {
+  Source a;
+  numbers_from(0, &a);
+  const crossdock_publication without_size[] = {{0, crossdock_str("a"), &a}};
+  EXPECT_TRUE(failed(crossdock_server_update(server_, without_size, 1, nullptr, 0, nullptr, &error_),
+                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "sizeof(crossdock_publication)"));
+  EXPECT_NE(a, nullptr);
 }
 
 TEST_F(CPublish, AWithdrawnNameIsNotFound) {

@@ -89,8 +89,9 @@ TEST_F(CTensor, OneIsReceivedInTheCallersMemory) {
 TEST_F(CTensor, SeveralCrossWithTheirPaths) {
   const crossdock_string weight[] = {crossdock_str("layer"), crossdock_str("weight")};
   const crossdock_string bias[] = {crossdock_str("layer"), crossdock_str("bias")};
-  const crossdock_named_tensor both[] = {{weight, 2, FloatTensor(1, 2, freed_).managed()},
-                                         {bias, 2, FloatTensor(1, 1, freed_).managed()}};
+  const crossdock_named_tensor both[] = {
+      {sizeof(crossdock_named_tensor), weight, 2, FloatTensor(1, 2, freed_).managed()},
+      {sizeof(crossdock_named_tensor), bias, 2, FloatTensor(1, 1, freed_).managed()}};
   Source source;
   ASSERT_TRUE(ok(crossdock_source_tensors(both, 2, &source, &error_)));
   publish("model", &source);
@@ -134,15 +135,18 @@ TEST_F(CTensor, OnFailureTheCallerKeepsAllOfThem) {
   const FloatTensor good(1, 1, freed_);
   const FloatTensor other_version(1, 1, freed_);
   other_version.managed()->version.major = 2;
-  const crossdock_named_tensor both[] = {{key, 1, good.managed()}, {key, 1, other_version.managed()}};
+  const crossdock_named_tensor both[] = {{sizeof(crossdock_named_tensor), key, 1, good.managed()},
+                                         {sizeof(crossdock_named_tensor), key, 1, other_version.managed()}};
   Source source;
   EXPECT_TRUE(failed(crossdock_source_tensors(both, 2, &source, &error_), CROSSDOCK_ERROR_UNSUPPORTED_TYPE, "2.3"));
   EXPECT_TRUE(failed(crossdock_source_tensor(other_version.managed(), &source, &error_),
                      CROSSDOCK_ERROR_UNSUPPORTED_TYPE, "2.3"));
   EXPECT_EQ(*freed_, 0);
-  const crossdock_named_tensor missing[] = {{key, 1, good.managed()}, {key, 1, nullptr}};
+  const crossdock_named_tensor missing[] = {{sizeof(crossdock_named_tensor), key, 1, good.managed()},
+                                            {sizeof(crossdock_named_tensor), key, 1, nullptr}};
   EXPECT_TRUE(failed(crossdock_source_tensors(missing, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT));
-  const crossdock_named_tensor twice[] = {{key, 1, good.managed()}, {key, 1, good.managed()}};
+  const crossdock_named_tensor twice[] = {{sizeof(crossdock_named_tensor), key, 1, good.managed()},
+                                          {sizeof(crossdock_named_tensor), key, 1, good.managed()}};
   EXPECT_TRUE(failed(crossdock_source_tensors(twice, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT, "twice"));
   good.managed()->dl_tensor.shape[0] = -1;
   EXPECT_TRUE(failed(crossdock_source_tensor(good.managed(), &source, &error_), CROSSDOCK_ERROR_INVALID_DATA));
@@ -151,9 +155,40 @@ TEST_F(CTensor, OnFailureTheCallerKeepsAllOfThem) {
   other_version.managed()->deleter(other_version.managed());
 }
 
+TEST_F(CTensor, ALaterVersionsArrayIsReadByItsSize) {
+  struct Later {
+    crossdock_named_tensor known;
+    std::uint64_t unknown;
+  };
+  const crossdock_string keys[] = {crossdock_str("a"), crossdock_str("b")};
+  const FloatTensor a(1, 1, freed_);
+  const FloatTensor b(1, 2, freed_);
+  Later both[] = {{{sizeof(Later), &keys[0], 1, a.managed()}, 0}, {{sizeof(Later), &keys[1], 1, b.managed()}, 0}};
+  Source source;
+  both[1].unknown = 1;
+  EXPECT_TRUE(failed(crossdock_source_tensors(&both[0].known, 2, &source, &error_), CROSSDOCK_ERROR_UNSUPPORTED,
+                     "crossdock_named_tensor has a member set"));
+  both[1].unknown = 0;
+  both[1].known.size = sizeof(crossdock_named_tensor);
+  EXPECT_TRUE(failed(crossdock_source_tensors(&both[0].known, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT,
+                     "tensors: element 1 has another size"));
+  both[0].known.size = 0;
+  EXPECT_TRUE(failed(crossdock_source_tensors(&both[0].known, 2, &source, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT,
+                     "sizeof(crossdock_named_tensor)"));
+  EXPECT_EQ(*freed_, 0);
+  both[0].known.size = both[1].known.size = sizeof(Later);
+  ASSERT_TRUE(ok(crossdock_source_tensors(&both[0].known, 2, &source, &error_)));
+  publish("later", &source);
+  EXPECT_EQ(*freed_, 2);
+  Tensors got;
+  ASSERT_TRUE(ok(crossdock_client_get_tensors(client_, crossdock_str("later"), nullptr, &got, &error_)));
+  EXPECT_EQ(crossdock_tensors_size(got), 2U);
+}
+
 TEST_F(CTensor, PathsAreCheckedWhenTheyArePublished) {
   const crossdock_string wrong[] = {{"\xff", 1}};
-  const crossdock_named_tensor one[] = {{wrong, 1, FloatTensor(1, 1, freed_).managed()}};
+  const crossdock_named_tensor one[] = {
+      {sizeof(crossdock_named_tensor), wrong, 1, FloatTensor(1, 1, freed_).managed()}};
   Source source;
   ASSERT_TRUE(ok(crossdock_source_tensors(one, 1, &source, &error_)));
   EXPECT_TRUE(failed(crossdock_server_publish(server_, crossdock_str("model"), &source, nullptr, &error_),
