@@ -77,7 +77,7 @@ BytesBuilder::BytesBuilder(Field field, std::shared_ptr<device::Arena> arena)
 
 void BytesBuilder::append_bytes(const void* bytes, std::size_t size) {
   if (size > static_cast<std::size_t>(kMostOffset - bytes_.size())) {
-    throw ResourceError(in_field(printable(field().name)) +
+    throw ResourceError(in_field(excerpt(field().name)) +
                         ": its elements are more than 2 GiB together: finish() this batch, and go on with the next");
   }
   if (offsets_.size() == 0) offsets_.push(std::int32_t{0});
@@ -115,7 +115,7 @@ void ListBuilder::push_end() {
 
 void ListBuilder::check_lists() {
   if (content().size() != end_) {
-    throw InvalidArgumentError(in_field(printable(field().name)) + ": its last " +
+    throw InvalidArgumentError(in_field(excerpt(field().name)) + ": its last " +
                                std::to_string(content().size() - end_) +
                                " elements are in no list; call append_list() after those of each list");
   }
@@ -150,13 +150,13 @@ BatchBuilder::~BatchBuilder() = default;
 void BatchBuilder::check_type(const Field& field, const Type& type, bool matches) {
   // Another type of the same id has other parameters alone, and so the same layout.
   if (matches && type.id == field.type.id) return;
-  throw InvalidArgumentError(in_field(printable(field.name)) + ": " + cpp_type_name(field) + " isn't built as " +
+  throw InvalidArgumentError(in_field(excerpt(field.name)) + ": " + cpp_type_name(field) + " isn't built as " +
                              type_name(type) + "; its type is " + type_name(field.type) + ", or one like it");
 }
 
 void BatchBuilder::take(std::unique_ptr<AnyColumnBuilder> builder) {
   if (schema_) {
-    throw InvalidArgumentError(in_field(printable(builder->field().name)) +
+    throw InvalidArgumentError(in_field(excerpt(builder->field().name)) +
                                ": the schema is known already; add() all columns before the first finish()");
   }
   columns_.push_back(std::move(builder));
@@ -180,10 +180,9 @@ RecordBatch BatchBuilder::finish() {
   const std::int64_t rows = columns_.empty() ? 0 : columns_.front()->size();
   for (const auto& column : columns_) {
     if (column->size() == rows) continue;
-    throw InvalidArgumentError("columns of a batch have one length, but \"" +
-                               printable(columns_.front()->field().name) + "\" has " + std::to_string(rows) +
-                               " elements and \"" + printable(column->field().name) + "\" has " +
-                               std::to_string(column->size()));
+    throw InvalidArgumentError("columns of a batch have one length, but \"" + excerpt(columns_.front()->field().name) +
+                               "\" has " + std::to_string(rows) + " elements and \"" + excerpt(column->field().name) +
+                               "\" has " + std::to_string(column->size()));
   }
   for (const auto& column : columns_) column->check_lists();
   schema();

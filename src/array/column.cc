@@ -30,7 +30,7 @@ std::string shown_type(const Field& field) {
 }  // namespace
 
 void check_elements(const ColumnView& column, std::size_t alignment) {
-  const auto fail = [&](const char* what) { throw_invalid(printable(column.field().name), what); };
+  const auto fail = [&](const char* what) { throw_invalid(excerpt(column.field().name), what); };
   const std::int64_t length = column.length();
   if (length < 0 || column.offset() < 0 || length > std::numeric_limits<std::int64_t>::max() - column.offset()) {
     fail("its length or its offset is out of range");
@@ -49,7 +49,7 @@ void check_elements(const ColumnView& column, std::size_t alignment) {
 
 void throw_wrong_column_type(const Field& field, const Field& asked) {
   const std::string type = cpp_type_name(field);
-  throw InvalidArgumentError("column \"" + printable(field.name) + "\" is of type " + shown_type(field) +
+  throw InvalidArgumentError("column \"" + excerpt(field.name) + "\" is of type " + shown_type(field) +
                              ", and was asked for as " + cpp_type_name(asked) + "; " +
                              (type.empty() ? std::string("array::ColumnView reads it") : "ask for " + type));
 }

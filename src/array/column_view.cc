@@ -203,7 +203,7 @@ ElementPlace ColumnView::place(std::int64_t index) const {
 const RecordBatch& ColumnView::dictionary() const {
   if (!is_dictionary()) throw_wrong_type("a dictionary's indices");
   const auto& values = batch_->dictionaries[static_cast<std::size_t>(layout_->dictionary_slot)];
-  if (!values) throw InvalidDataError(in_field(printable(field().name)) + " has no dictionary");
+  if (!values) throw InvalidDataError(in_field(excerpt(field().name)) + " has no dictionary");
   return *values;
 }
 
@@ -221,12 +221,12 @@ void ColumnView::throw_out_of_range(std::int64_t index) const {
 }
 
 void ColumnView::throw_wrong_type(const char* wanted) const {
-  throw InvalidArgumentError(in_field(printable(field().name)) + " is of type " + type_name(field().type) +
+  throw InvalidArgumentError(in_field(excerpt(field().name)) + " is of type " + type_name(field().type) +
                              ", and has not " + wanted);
 }
 
 void ColumnView::throw_damaged(std::int64_t index, const char* what) const {
-  throw InvalidDataError(in_field(printable(field().name)) + ": element " + std::to_string(index) +
+  throw InvalidDataError(in_field(excerpt(field().name)) + ": element " + std::to_string(index) +
                          " is damaged: " + what);
 }
 

@@ -43,7 +43,7 @@ void check_names(const std::vector<Field>& has, const std::vector<Field>& wants,
   }
   for (std::size_t i = 0; named && i < has.size(); ++i) {
     if (has[i].name == wants[i].name) continue;
-    refuse(child_path(path, has[i].name, i), "\"" + printable(wants[i].name) + "\" is requested in its place");
+    refuse(child_path(path, has[i].name, i), "\"" + excerpt(wants[i].name) + "\" is requested in its place");
   }
 }
 

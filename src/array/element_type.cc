@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/bytes.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -57,7 +58,7 @@ constexpr Kind kKinds[] = {{'b', TypeCode::kBool},
                            {'f', TypeCode::kFloat},
                            {'c', TypeCode::kComplex}};
 
-std::string in_quotes(std::string_view text) { return "\"" + std::string(text) + "\""; }
+std::string in_quotes(std::string_view text) { return "\"" + excerpt(text) + "\""; }
 
 [[noreturn]] void fail_typestr(std::string_view typestr, const char* why) {
   throw InvalidArgumentError("the typestr " + in_quotes(typestr) + " " + why);

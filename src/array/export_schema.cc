@@ -95,7 +95,7 @@ void export_schema(const Schema& schema, ArrowSchema* out) {
 
 void export_field(const Field& field, ArrowSchema* out) {
   *out = ArrowSchema{};
-  export_at(field, printable(field.name), out);
+  export_at(field, excerpt(field.name), out);
 }
 
 }  // namespace crossdock::array

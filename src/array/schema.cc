@@ -10,12 +10,14 @@
 namespace crossdock::array {
 namespace {
 
-std::string names_of(const std::vector<Field>& fields) {
+std::string names_of(std::span<const Field> fields) {
+  constexpr std::size_t kMost = 20;
   std::string names;
-  for (const Field& field : fields) {
+  for (const Field& field : fields.first(std::min(fields.size(), kMost))) {
     if (!names.empty()) names += ", ";
-    names += "\"" + printable(field.name) + "\"";
+    names += "\"" + excerpt(field.name) + "\"";
   }
+  if (fields.size() > kMost) names += " and " + std::to_string(fields.size() - kMost) + " more";
   return names.empty() ? "no columns" : names;
 }
 
@@ -178,13 +180,13 @@ std::size_t Schema::index_of(std::string_view name) const {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     if (fields_[i].name != name) continue;
     if (found != fields_.size()) {
-      throw InvalidArgumentError("column \"" + printable(name) + "\" is ambiguous: columns " + std::to_string(found) +
+      throw InvalidArgumentError("column \"" + excerpt(name) + "\" is ambiguous: columns " + std::to_string(found) +
                                  " and " + std::to_string(i) + " both have that name");
     }
     found = i;
   }
   if (found == fields_.size())
-    throw NotFoundError("no column \"" + printable(name) + "\"; there are " + names_of(fields_));
+    throw NotFoundError("no column \"" + excerpt(name) + "\"; there are " + names_of(fields_));
   return found;
 }
 

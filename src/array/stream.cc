@@ -10,6 +10,7 @@
 
 #include "array/column.h"
 #include "array/internal/c_status.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
@@ -211,7 +212,7 @@ class ImportedStream final : public BatchStream {
     if (const std::exception_ptr ours = ExportedStream<Form>::failure_of(*stream)) std::rethrow_exception(ours);
     const char* const text = stream->get_last_error != nullptr ? stream->get_last_error(stream) : nullptr;
     throw_status(status, std::string("the producer of an Arrow stream failed to give ") + what + ": " +
-                             (text != nullptr && *text != '\0' ? text : std::strerror(status)));
+                             shortened(text != nullptr && *text != '\0' ? text : std::strerror(status)));
   }
 
   typename Form::Stream stream_{};

@@ -116,7 +116,7 @@ std::string parameters_of(const Type& type) {
     case TypeId::kDuration: return std::string("[") + unit_name(type.unit) + "]";
     case TypeId::kTimestamp:
       return std::string("[") + unit_name(type.unit) +
-             (type.timezone.empty() ? "]" : ", " + printable(type.timezone) + "]");
+             (type.timezone.empty() ? "]" : ", " + excerpt(type.timezone) + "]");
     case TypeId::kFixedSizeBinary:
     case TypeId::kFixedSizeList: return "[" + std::to_string(type.fixed_size) + "]";
     case TypeId::kMap: return type.keys_sorted ? "[keys sorted]" : "";
@@ -130,7 +130,7 @@ std::string parameters_of(const Type& type) {
 constexpr std::string_view kUnits = "smun";
 
 [[noreturn]] void throw_malformed(std::string_view format, const std::string& path, const char* expected) {
-  throw_invalid(path, "format \"" + printable(format) + "\" is malformed; expected " + expected);
+  throw_invalid(path, "format \"" + excerpt(format) + "\" is malformed; expected " + expected);
 }
 
 /// Reads one decimal integer up to `end` or a comma, and the comma. False if there is none or it doesn't fit.
@@ -219,7 +219,7 @@ Type parse_format(std::string_view format, const std::string& path) {
     if (Type type{.id = entry.id}; take_parameters(format, path, &type)) return type;
   }
   throw UnsupportedTypeError(
-      in_field(path) + ": its type (format \"" + printable(format) +
+      in_field(path) + ": its type (format \"" + excerpt(format) +
       "\") isn't a type of the Arrow columnar format; convert the column to another type, or leave it out");
 }
 

@@ -63,6 +63,22 @@ std::size_t append_printable(std::string_view text, std::string_view escaped, st
   return size;
 }
 
+/// Appends the characters at the start of `text` that fit in `limit` bytes. Returns how many bytes of `text` it used.
+std::size_t append_start(std::string_view text, std::size_t limit, std::string_view escaped, std::string* out) {
+  std::size_t taken = 0;
+  while (taken < text.size()) {
+    const std::size_t size = std::max<std::size_t>(utf8_character(text.substr(taken)), 1);
+    if (taken + size > limit) break;
+    taken += append_printable(text.substr(taken), escaped, out);
+  }
+  return taken;
+}
+
+/// Returns what stands for the part of `text` that isn't shown.
+std::string rest_of(std::string_view text, std::size_t taken) {
+  return taken == text.size() ? "" : "... (" + std::to_string(text.size()) + " bytes)";
+}
+
 }  // namespace
 
 std::size_t utf8_character(std::string_view text) noexcept {
@@ -120,13 +136,25 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string excerpt(std::string_view text, std::size_t limit) {
+  std::string out;
+  const std::size_t taken = append_start(text, limit, {}, &out);
+  return out + rest_of(text, taken);
+}
+
 std::string shown(std::string_view text, std::size_t limit) {
   std::string out = "'";
+  const std::size_t taken = append_start(text, limit, "'\\", &out);
+  return out + "'" + rest_of(text, taken);
+}
+
+std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit) return std::string(text);
   std::size_t taken = 0;
-  while (taken < text.size() && taken < limit) taken += append_printable(text.substr(taken), "'\\", &out);
-  out += '\'';
-  if (taken < text.size()) out += "...";
-  return out;
+  for (std::size_t next = 0; next <= limit; next += std::max<std::size_t>(utf8_character(text.substr(next)), 1)) {
+    taken = next;
+  }
+  return std::string(text.substr(0, taken)) + rest_of(text, taken);
 }
 
 std::string first_names(std::span<const std::string> names) {

@@ -27,9 +27,22 @@ std::string bounded_utf8(std::string_view text, std::size_t limit);
 /// on, which terminals obey too, those that change the order of text, separators of lines, and invisible ones.
 std::string printable(std::string_view text);
 
-/// For error messages: returns at most `limit` bytes of `text`, in single quotes, printable, with quotes and
-/// backslashes as \xNN, and with "..." if it was cut.
-std::string shown(std::string_view text, std::size_t limit = 200);
+/// The most bytes of foreign text (a name, a URI, a path) that one place in an error message shows.
+inline constexpr std::size_t kMostShown = 200;
+/// The same for a file's path, whose end is what tells it from others.
+inline constexpr std::size_t kMostPath = 1024;
+/// The same for the text of another's error, which says more than a name.
+inline constexpr std::size_t kMostErrorText = 4096;
+
+/// For error messages, as all foreign text in them: returns at most `limit` bytes of `text`, printable, cut between
+/// characters. If it was cut, its size follows, as in "abc... (1048576 bytes)".
+std::string excerpt(std::string_view text, std::size_t limit = kMostShown);
+
+/// The same in single quotes, with quotes and backslashes as \xNN.
+std::string shown(std::string_view text, std::size_t limit = kMostShown);
+
+/// The same for the text of another's error in this process, which may have several lines: cut, and not escaped.
+std::string shortened(std::string_view text, std::size_t limit = kMostErrorText);
 
 /// For error messages: returns the first three names, separated by commas, and how many more there are.
 std::string first_names(std::span<const std::string> names);

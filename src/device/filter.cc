@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "device/internal/parse_number.h"
 
@@ -43,7 +44,7 @@ std::optional<std::int64_t> number_of(std::string_view word) noexcept {
 }
 
 [[noreturn]] void fail(std::string_view text, const std::string& why) {
-  throw InvalidArgumentError("\"" + std::string(text) + "\" is not a filter string: " + why +
+  throw InvalidArgumentError("\"" + excerpt(text) + "\" is not a filter string: " + why +
                              "; the form is backend:device_type:number, as in \"gpu\", \"cuda:1\" or \"opencl:cpu:0\", "
                              "in lower case, without spaces, with commas between alternatives");
 }
@@ -66,7 +67,7 @@ Filter parse_one(std::string_view text, std::string_view one) {
     } else {
       any = true;
       if (const auto device_class = class_of(word)) {
-        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" is in the wrong place");
+        if (next > Part::kClass) fail(text, "\"" + excerpt(word) + "\" is in the wrong place");
         filter.device_class = device_class;
         next = Part::kNumber;
       } else if (const auto number = number_of(word)) {
@@ -74,12 +75,12 @@ Filter parse_one(std::string_view text, std::string_view one) {
         filter.number = number;
         next = Part::kEnd;
       } else if (is_backend_word(word)) {
-        if (next == Part::kClass) fail(text, "\"" + std::string(word) + "\" is not a device type");
-        if (next > Part::kClass) fail(text, "\"" + std::string(word) + "\" is in the wrong place");
+        if (next == Part::kClass) fail(text, "\"" + excerpt(word) + "\" is not a device type");
+        if (next > Part::kClass) fail(text, "\"" + excerpt(word) + "\" is in the wrong place");
         filter.backend = word;
         next = Part::kClass;
       } else {
-        fail(text, "\"" + std::string(word) + "\" is not a backend, a device type or a number");
+        fail(text, "\"" + excerpt(word) + "\" is not a backend, a device type or a number");
       }
     }
     if (colon == std::string_view::npos) break;
@@ -107,7 +108,7 @@ void check_known(std::string_view text, const Filter& filter, std::vector<std::s
   }
   std::string known;
   for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
-  fail(text, "\"" + word + "\" is not a backend (the backends are " + known + ")");
+  fail(text, "\"" + excerpt(word) + "\" is not a backend (the backends are " + known + ")");
 }
 
 bool matches(const Filter& filter, const DeviceInfo& info, bool backend_matches) {

@@ -12,6 +12,7 @@
 
 #include "core/memory_limit.h"
 #include "core/release.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "device/internal/listed_mappings.h"
 #include "device/memfd.h"
@@ -158,7 +159,7 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos) {
     throw InvalidArgumentError("a file's path is empty or has a NUL byte");
   }
-  const std::string where = "opening the file " + path;
+  const std::string where = "opening the file " + excerpt(path, kMostPath);
   const auto check = [&](const struct stat& status) {
     if (!S_ISREG(status.st_mode)) {
       throw InvalidArgumentError(path + " isn't a regular file; give an Arrow IPC file");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/device/sycl.h"
 #include "device/cuda.h"
@@ -48,7 +49,7 @@ DriverRegistry::~DriverRegistry() = default;
 
 void DriverRegistry::check_name_free(std::string_view name) const {
   if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
-  throw InvalidArgumentError("a driver named \"" + std::string(name) + "\" was already added");
+  throw InvalidArgumentError("a driver named \"" + excerpt(name) + "\" was already added");
 }
 
 void DriverRegistry::add(std::shared_ptr<Driver> driver, std::vector<std::string> tried) {

@@ -9,6 +9,7 @@
 
 #include "array/metadata.h"
 #include "core/bytes.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
@@ -65,7 +66,8 @@ ElementType element_of(const array::Type& type) {
   switch (type.id) {
     case TypeId::kTimestamp:
       if (!type.timezone.empty()) {
-        refuse("timestamps of the time zone \"" + type.timezone + "\" can't be NumPy dates, which have no time zone",
+        refuse("timestamps of the time zone \"" + excerpt(type.timezone) +
+                   "\" can't be NumPy dates, which have no time zone",
                "cast them to timestamps without a time zone first");
       }
       return array::parse_typestr(std::string("<M8") + unit_text(type.unit));

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/text.h"
 #include "ipc/internal/batch_checks.h"
 #include "ipc/internal/flatbuf.h"
 #include "ipc/internal/schema_reader.h"
@@ -22,8 +23,7 @@ static_assert(sizeof(BufferRange) == sizeof(flatbuf::Buffer), "Buffer structs ar
 }
 
 [[noreturn]] void fail_field(const char* where, const LayoutNode& layout, const std::string& what) {
-  fail(where,
-       "field \"" + layout.field->name.substr(0, 200) + "\" (" + array::type_name(layout.field->type) + "): " + what);
+  fail(where, "field \"" + excerpt(layout.field->name) + "\" (" + array::type_name(layout.field->type) + "): " + what);
 }
 
 /// True if a buffer of `size` bytes holds `length` elements (`length` isn't negative). The number of bytes that offsets
@@ -161,7 +161,7 @@ void drop_bitmaps_of_v4(const array::Schema& schema, const char* where, BatchHea
     at.enter(layout);
     if (had_bitmap_in_v4(layout)) {
       if (out->buffers[at.first() + dropped].length > 0 && out->nodes[i].null_count != 0) {
-        throw UnsupportedTypeError(std::string(where) + ": field \"" + layout.field->name.substr(0, 200) + "\" (" +
+        throw UnsupportedTypeError(std::string(where) + ": field \"" + excerpt(layout.field->name) + "\" (" +
                                    array::type_name(layout.field->type) +
                                    "): it has nulls of its own, which only metadata version V4 supports for this type; "
                                    "write the data again with Arrow 1.0 or later");

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"
 #include "ipc/internal/flatbuf.h"
 #include "ipc/internal/schema_writer.h"
 #include "ipc/internal/type_map.h"
@@ -49,7 +50,7 @@ void check_counts(const array::RecordBatch& batch) {
   const auto& layout = batch.schema->nodes();
   for (std::size_t i = 0; i < batch.nodes.size(); ++i) {
     const array::Node& node = batch.nodes[i];
-    const std::string field = "encoding a record batch: field \"" + layout[i].field->name + "\": ";
+    const std::string field = "encoding a record batch: field \"" + excerpt(layout[i].field->name) + "\": ";
     if (node.offset != 0) {
       throw InvalidArgumentError(field + "its offset is " + std::to_string(node.offset) +
                                  ", but IPC requires 0; pass the batch through array::normalized first");

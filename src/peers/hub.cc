@@ -14,6 +14,7 @@
 
 #include "core/blocked_signals.h"
 #include "core/milliseconds.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
@@ -66,7 +67,7 @@ PeerOptions with_limits(PeerOptions options) {
 const std::shared_ptr<const transport::Transport>& transport_of(const dissociated::Uri& uri, const std::string& text,
                                                                 const transport::TransportRegistry& transports) {
   if (uri.role != ChannelRole::kBoth || uri.want_data || uri.free_data) {
-    throw UriError("\"" + text + "\" is for tables: the URI of a peer has no parameters");
+    throw UriError("\"" + excerpt(text) + "\" is for tables: the URI of a peer has no parameters");
   }
   const auto& transport = transports.find(uri.scheme);
   if (!transport->has_peers()) {

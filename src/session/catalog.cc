@@ -28,7 +28,7 @@ constexpr std::size_t kMostListings = 16;
 constexpr std::uint64_t kOnAnotherThread = 1 << 20;
 
 /// Returns a name in quotes, for errors. It may have any bytes.
-std::string in_quotes(std::string_view name) { return '"' + printable(name) + '"'; }
+std::string in_quotes(std::string_view name) { return '"' + excerpt(name) + '"'; }
 
 /// Returns the ways by which all regions of a table can reach a peer.
 transport::Ways ways_of(const PublishedTable& table, const transport::Connection& asking) {

@@ -49,11 +49,11 @@ namespace {
 std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role, const ClientOptions& options) {
   dissociated::Uri uri = dissociated::parse_uri(text);
   if (role == ChannelRole::kBoth && uri.role != ChannelRole::kBoth) {
-    throw UriError("\"" + text + "\" is for one of two connections: give both URIs, metadata and data");
+    throw UriError("\"" + excerpt(text) + "\" is for one of two connections: give both URIs, metadata and data");
   }
   if ((role == ChannelRole::kMetadata && uri.role == ChannelRole::kData) ||
       (role == ChannelRole::kData && uri.role == ChannelRole::kMetadata)) {
-    throw UriError("\"" + text + "\" was given for the " + (role == ChannelRole::kData ? "data" : "metadata") +
+    throw UriError("\"" + excerpt(text) + "\" was given for the " + (role == ChannelRole::kData ? "data" : "metadata") +
                    ", but its stream= is the other one");
   }
   return std::make_shared<ClientPool>(uri, transport::ConnectOptions{.role = role}, text, options);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/milliseconds.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {
@@ -30,7 +31,7 @@ ClientPool::ClientPool(const dissociated::Uri& uri, const transport::ConnectOpti
       where_(uri.scheme + ":" + uri.address),
       options_(std::move(options)) {
   if (uri.address.empty()) {
-    throw UriError("\"" + text + "\" has no address; use the server's URI (server.uri)");
+    throw UriError("\"" + excerpt(text) + "\" has no address; use the server's URI (server.uri)");
   }
 }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "core/text.h"
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "device/region.h"
@@ -60,7 +61,7 @@ class NewFile {
     // On file systems with delayed writes, close() reports their errors.
     if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + path_);
     if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) {
-      throw_errno(errno, "renaming the written file to " + path_);
+      throw_errno(errno, "renaming the written file to " + excerpt(path_, kMostPath));
     }
     temporary_.clear();
   }
@@ -131,9 +132,10 @@ UniqueFd open_special(const std::string& path, const transport::InterruptHook& i
     struct stat status {};
     const int error = errno;
     const bool unread_pipe = error == ENXIO && ::stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
-    if (!unread_pipe && error != EINTR) throw_errno(error, "opening " + path + " for writing");
+    if (!unread_pipe && error != EINTR) throw_errno(error, "opening " + excerpt(path, kMostPath) + " for writing");
     if (interrupted && interrupted()) {
-      throw InterruptedError("opening " + path + " for writing was interrupted: the pipe has no reader");
+      throw InterruptedError("opening " + excerpt(path, kMostPath) +
+                             " for writing was interrupted: the pipe has no reader");
     }
     ::poll(nullptr, 0, kHookIntervalMs);
   }
@@ -170,7 +172,8 @@ WriteResult write_file(array::BatchStream& source, const std::string& path, cons
   const std::string target = resolved(path);
   struct stat status {};
   const bool there = ::stat(target.c_str(), &status) == 0;
-  if (there && S_ISDIR(status.st_mode)) throw InvalidArgumentError("writing " + path + ": it is a folder");
+  if (there && S_ISDIR(status.st_mode))
+    throw InvalidArgumentError("writing " + excerpt(path, kMostPath) + ": it is a folder");
   if (there && !S_ISREG(status.st_mode)) {
     const UniqueFd fd = open_special(target, interrupted);
     return write_to(fd.get(), source, path, options, interrupted);

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "core/base64.h"
+#include "core/text.h"
 #include "crossdock/version.h"
 #include "dissociated/uri.h"
 #include "session/say.h"
@@ -107,12 +108,13 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
     if (uri.role != ChannelRole::kBoth) {
-      throw UriError("\"" + text + "\" is for one of two connections, but a server accepts both: leave stream= out");
+      throw UriError("\"" + excerpt(text) +
+                     "\" is for one of two connections, but a server accepts both: leave stream= out");
     }
     const std::uint64_t want = uri.want_data.value_or(random_tag());
     std::uint64_t release = uri.free_data.value_or(random_tag());
     if (!uri.free_data && release == want) ++release;
-    if (release == want) throw UriError("want_data and free_data must differ in \"" + text + "\"");
+    if (release == want) throw UriError("want_data and free_data must differ in \"" + excerpt(text) + "\"");
     listeners_.push_back(transport->listen(uri.address, want, release, options.log));
     uris_.push_back(listeners_.back()->uri());
     locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release) +

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kBodyAlignment = 64;
 
 std::string where_of(const NamedTensor& named) {
-  return named.path.empty() ? "a tensor to publish" : "the tensor " + printable(write_path(named.path));
+  return named.path.empty() ? "a tensor to publish" : "the tensor " + excerpt(write_path(named.path));
 }
 
 TensorContent content_of(std::span<const NamedTensor> tensors) {

@@ -101,7 +101,7 @@ Reader::Impl::Impl(std::shared_ptr<ClientPool> from, std::shared_ptr<ClientPool>
       data_pool(std::move(data_from)),
       options(given),
       interrupted(std::move(hook)),
-      name(printable(ticket)),
+      name(excerpt(ticket)),
       content(wanted),
       connection(pool->take(interrupted)),
       receiver({.limits = options.limits}),

@@ -45,10 +45,10 @@ void throw_remote(std::string_view text, const std::string& where) {
   for (const ErrorCode code : kTravelling) {
     const std::string_view name = error_name(code);
     if (text.starts_with(name) && text.substr(name.size()).starts_with(": ")) {
-      throw_error(code, printable(text.substr(name.size() + 2)) + " (reported by " + where + ")");
+      throw_error(code, excerpt(text.substr(name.size() + 2), kMostErrorText) + " (reported by " + where + ")");
     }
   }
-  throw RemoteError(printable(text) + " (reported by " + where + ")");
+  throw RemoteError(excerpt(text, kMostErrorText) + " (reported by " + where + ")");
 }
 
 }  // namespace crossdock::session

@@ -476,7 +476,8 @@ void ServerConnection::fail_stream(const std::exception& reason) {
 void ServerConnection::log_end(LogLevel level, const std::exception& reason) const {
   // A source's own words stay on the line, and out of the reach of a terminal.
   say(options_.log, level, [&] {
-    return "the stream " + shown(stats_.name) + " to " + stats_.peer + " ended: " + printable(to_remote_text(reason));
+    return "the stream " + shown(stats_.name) + " to " + stats_.peer +
+           " ended: " + excerpt(to_remote_text(reason), kMostErrorText);
   });
 }
 

@@ -51,7 +51,7 @@ void check_paths(std::vector<std::span<const std::string>>* paths) {
     const auto next = (*paths)[i];
     // Those that begin with `one` follow it at once.
     if (one.size() > next.size() || !std::ranges::equal(one, next.first(one.size()))) continue;
-    throw InvalidArgumentError("two tensors have the path " + printable(write_path(one)) +
+    throw InvalidArgumentError("two tensors have the path " + excerpt(write_path(one)) +
                                (one.size() == next.size() ? "" : ", which is also the beginning of another's"));
   }
 }

@@ -95,8 +95,9 @@ typedef struct crossdock_error crossdock_error;
 CROSSDOCK_API void crossdock_error_release(crossdock_error** error);
 /** Returns the status of the call that failed; CROSSDOCK_OK for NULL. */
 CROSSDOCK_API crossdock_status crossdock_error_status(const crossdock_error* error);
-/** Returns the text: what was wrong, where, and what to do. It ends with a NUL byte, and is valid until the object is
- * written to again or released. Empty for NULL. */
+/** Returns the text: what was wrong, where, and what to do. Names, URIs and other texts that it quotes are cut after
+ * 200 bytes, with their size, and another's error text after 4096. It ends with a NUL byte, and is valid until the
+ * object is written to again or released. Empty for NULL. */
 CROSSDOCK_API const char* crossdock_error_message(const crossdock_error* error);
 /** Returns the name of the function that failed, as in "crossdock_client_get". Lives as long as the library is loaded.
  * Empty for NULL, and for an error that crossdock_error_set() wrote. */
@@ -112,9 +113,9 @@ CROSSDOCK_API crossdock_status crossdock_error_set(crossdock_error** error, cros
  *     crossdock_get_options options = {.size = sizeof options};
  *
  * 0 means the default, which each member's comment says. NULL instead of a struct means the defaults of all members.
- * Later versions add members at the end. A library that is older than the caller's header accepts the longer struct if
  * Structs of ours that are passed in arrays have their size, too: the same in every element of one array.
  *
+ * Later versions add members at the end. A library that is older than the caller's header accepts the longer struct if
  * the members that it doesn't know are 0, and otherwise returns CROSSDOCK_ERROR_UNSUPPORTED. Booleans are int32_t, or
  * int64_t where a struct would else have padding: 0 or not. Times are in milliseconds; negative: without limit. Arrays
  * have at most 1,048,576 elements. */

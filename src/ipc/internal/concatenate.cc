@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/bytes.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::ipc {
@@ -80,9 +81,8 @@ class Concatenation {
   using Lengths = std::vector<std::int64_t>;
 
   [[noreturn]] static void fail(const LayoutNode& layout, const char* what) {
-    throw InvalidDataError("field \"" + layout.field->name.substr(0, 200) + "\" (" +
-                           array::type_name(layout.field->type) + "): concatenated, " + what +
-                           " exceeds the range of the type");
+    throw InvalidDataError("field \"" + excerpt(layout.field->name) + "\" (" + array::type_name(layout.field->type) +
+                           "): concatenated, " + what + " exceeds the range of the type");
   }
 
   /// `run_lengths` are the lengths of the parts of the parent, if this node is its run ends.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text.h"
 #include "ipc/internal/type_map.h"
 
 namespace crossdock::ipc {
@@ -133,7 +134,9 @@ class SchemaReader {
     }
   }
 
-  std::string in_field(const Path& path) const { return std::string(where_) + ": field \"" + to_text(path) + "\": "; }
+  std::string in_field(const Path& path) const {
+    return std::string(where_) + ": field \"" + excerpt(to_text(path), 2 * kMostShown) + "\": ";
+  }
   [[noreturn]] void fail_invalid(const Path& path, const std::string& what) const {
     throw InvalidDataError(in_field(path) + what);
   }

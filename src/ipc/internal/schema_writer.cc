@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/text.h"
 #include "ipc/internal/type_map.h"
 
 namespace crossdock::ipc {
@@ -46,7 +47,7 @@ Offset<flatbuf::Field> write_field(FlatBufferBuilder& builder, const array::Fiel
   const std::string path = parent.empty() ? field.name : parent + '.' + field.name;
   const array::Field& values = field.dictionary ? *field.dictionary : field;
   if (field.dictionary && values.dictionary) {
-    throw UnsupportedTypeError("field \"" + path +
+    throw UnsupportedTypeError("field \"" + excerpt(path, 2 * kMostShown) +
                                "\": Arrow IPC doesn't support a dictionary whose values are indices of another "
                                "dictionary; decode one of the two");
   }

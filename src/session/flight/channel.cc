@@ -79,10 +79,10 @@ void throw_status(const flight::Status& status, const std::string& where) {
   // The arguments of a call are the client's.
   constexpr std::string_view kInvalid = "InvalidArgumentError: ";
   if (status.code == flight::StatusCode::kInvalidArgument && text.starts_with(kInvalid)) {
-    throw InvalidArgumentError(printable(text.substr(kInvalid.size())) + " (reported by " + where + ")");
+    throw InvalidArgumentError(excerpt(text.substr(kInvalid.size()), kMostErrorText) + " (reported by " + where + ")");
   }
   if (status.code != flight::StatusCode::kUnavailable) throw_remote(text, where);
-  throw ConnectionError("no Flight server answers at " + where + ": " + printable(text) +
+  throw ConnectionError("no Flight server answers at " + where + ": " + excerpt(text, kMostErrorText) +
                         (nobody_answered(status.text) ? "" : hint(where)));
 }
 
@@ -99,7 +99,7 @@ std::shared_ptr<FlightChannel> FlightChannel::open(std::string_view scheme, cons
   std::optional<std::string> target = host_and_port(address);
   if (!target) {
     const std::string start = std::string(scheme) + ":";
-    throw UriError("a Flight server is at " + start + "//HOST:PORT, not at " + start + printable(address));
+    throw UriError("a Flight server is at " + start + "//HOST:PORT, not at " + start + excerpt(address));
   }
   return std::shared_ptr<FlightChannel>(new FlightChannel(CarrierLibrary::get(), *std::move(target), options, tls));
 }

@@ -86,7 +86,7 @@ void put(const std::shared_ptr<FlightChannel>& channel, const std::string& name,
       if (!status) continue;
       // Here it is about what the caller gave: the name.
       if (status->code == flight::StatusCode::kInvalidArgument && !status->text.starts_with("InvalidArgumentError: ")) {
-        throw InvalidArgumentError(printable(status->text) + " (reported by " + channel->where() + ")");
+        throw InvalidArgumentError(excerpt(status->text, kMostErrorText) + " (reported by " + channel->where() + ")");
       }
       if (status->code != flight::StatusCode::kOk) throw_status(*status, channel->where());
       if (!there) throw ConnectionError(channel->where() + " has ended DoPut before it had the whole table");

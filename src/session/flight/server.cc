@@ -106,7 +106,7 @@ void FlightServer::start(std::vector<std::string> locations, flight::Service::Ow
   server_ = carrier_->calls().server_start(
       &options, &port, [](void* out, xd_bytes text) { *static_cast<std::string*>(out) = text_of(text); }, &failure);
   if (server_ == nullptr) {
-    throw ConnectionError("can't listen at " + options_.flight.uri + ": " + printable(failure));
+    throw ConnectionError("can't listen at " + options_.flight.uri + ": " + excerpt(failure));
   }
   uri_ = (encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" +
          with_port(every_address ? host_name() + address.substr(1) : address, port);
@@ -116,7 +116,7 @@ void* FlightServer::begin(void* self, xd_call* carried, const xd_caller* caller,
   auto& server = *static_cast<FlightServer*>(self);
   const flight::Method method = flight::method_of(text_of(caller->method));
   const std::string_view authorization = text_of(caller->authorization);
-  std::string peer = printable(text_of(caller->peer));
+  std::string peer = excerpt(text_of(caller->peer));
   std::exception_ptr refusal;
   try {
     if (method != flight::Method::kHandshake) server.service_->check_caller(authorization, text_of(caller->auth_token));
@@ -148,7 +148,7 @@ void* FlightServer::begin(void* self, xd_call* carried, const xd_caller* caller,
     if (refusal) std::rethrow_exception(refusal);
     call->read();
   } catch (const std::exception& error) {
-    server.refusals_.log(printable(text_of(caller->peer)), error);
+    server.refusals_.log(excerpt(text_of(caller->peer)), error);
     call->finish(flight::status_of(error));
   }
   return data;

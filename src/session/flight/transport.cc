@@ -10,7 +10,7 @@ namespace crossdock::session {
 std::unique_ptr<transport::Listener> FlightTransport::listen(const std::string& address, std::uint64_t, std::uint64_t,
                                                              LogCallback) const {
   throw UnsupportedError("a Flight server is beside the addresses of a server: give " + scheme_ + ":" +
-                         printable(address) + " as flight=, and another URI as the address");
+                         excerpt(address) + " as flight=, and another URI as the address");
 }
 
 std::unique_ptr<transport::Connection> FlightTransport::connect(const std::string& address,

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "transport/net/limits.h"
 #include "transport/net/token.h"
@@ -18,8 +19,8 @@ void check_options(const FabricOptions& options) {
   }
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgumentError(
-        "FabricOptions::provider (in Python and for the command CROSSDOCK_FABRIC_PROVIDER) is \"" + options.provider +
-        "\": " + why);
+        "FabricOptions::provider (in Python and for the command CROSSDOCK_FABRIC_PROVIDER) is \"" +
+        excerpt(options.provider) + "\": " + why);
   };
   if (options.provider.empty() || options.provider.size() > 64) refuse("a name has from 1 to 64 bytes");
   if (options.provider == "shm") {

@@ -17,6 +17,8 @@
 namespace crossdock::transport {
 namespace {
 
+constexpr std::size_t kMostHost = 255;  ///< Bytes: of a name of DNS, or an IPv6 address with its interface.
+
 [[noreturn]] void fail(std::string_view scheme, const std::string& address, const std::string& what) {
   throw UriError("bad address " + shown(std::string(scheme) + ":" + address) + ": " + what + "; write " +
                  std::string(scheme) + "://host:port, with an IPv6 address in brackets");
@@ -70,6 +72,7 @@ HostPort parse_address(std::string_view scheme, const std::string& address) {
     out.host = rest.substr(0, colon);
     if (colon != std::string_view::npos) port = rest.substr(colon);
   }
+  if (out.host.size() > kMostHost) fail(scheme, address, "no host has so long a name");
   if (!port.empty()) out.port = parse_port(scheme, address, port.substr(1));
   return out;
 }

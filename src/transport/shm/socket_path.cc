@@ -31,7 +31,7 @@ bool is_letter_or_digit(char c) noexcept {
 std::string current_folder(const std::string& path) {
   std::array<char, 4096> folder{};
   if (::getcwd(folder.data(), folder.size()) == nullptr) {
-    throw_errno(errno, "making shm:" + path + " absolute: asking for the current folder");
+    throw_errno(errno, "making shm:" + excerpt(path) + " absolute: asking for the current folder");
   }
   return std::strcmp(folder.data(), "/") == 0 ? "" : folder.data();
 }
@@ -71,7 +71,7 @@ std::string SocketPath::uri() const { return "shm:" + (name.empty() ? percent_en
 
 SocketPath read_address(const std::string& address) {
   if (address.find('\0') != std::string::npos || address.starts_with('@')) {
-    const std::string text = printable(address.c_str());
+    const std::string text = excerpt(address.c_str());
     throw UriError("shm:" + text +
                    " is an abstract socket, which file permissions don't protect: give a name or a path" +
                    (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
@@ -79,17 +79,16 @@ SocketPath read_address(const std::string& address) {
   if (address.starts_with("//")) {
     // Other schemes are written like this; the socket would be in the root folder of the file system.
     const std::size_t first = std::min(address.find_first_not_of('/'), address.size());
-    const std::string rest = bounded_utf8(printable(std::string_view(address).substr(first)), 200);
+    const std::string rest = excerpt(std::string_view(address).substr(first));
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;
-    throw UriError("shm:" + bounded_utf8(printable(address), 200) +
-                   " begins with //, which is for hosts, but shm: has no host: write shm:" +
+    throw UriError("shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
                    (rest.empty() ? "NAME"
                     : is_path    ? "/" + rest
                                  : rest));
   }
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {
-      throw UriError("shm:" + bounded_utf8(printable(address), 200) +
+      throw UriError("shm:" + excerpt(address) +
                      " is neither a path nor a server's name: a path has a slash; a name has at most " +
                      std::to_string(kMaxName) +
                      " letters, digits, '.', '_' and '-', and begins with a letter or a digit");
@@ -98,9 +97,9 @@ SocketPath read_address(const std::string& address) {
   }
   SocketPath found{address.starts_with('/') ? address : current_folder(address) + "/" + address, ""};
   if (found.path.size() > kMaxSocketPath) {
-    throw UriError("shm:" + bounded_utf8(printable(found.path), 200) + " has a path of " +
-                   std::to_string(found.path.size()) + " bytes, but the system's limit for sockets is " +
-                   std::to_string(kMaxSocketPath) + ": choose a shorter one, or a name");
+    throw UriError("shm:" + excerpt(found.path) + " has a path of " + std::to_string(found.path.size()) +
+                   " bytes, but the system's limit for sockets is " + std::to_string(kMaxSocketPath) +
+                   ": choose a shorter one, or a name");
   }
   return found;
 }

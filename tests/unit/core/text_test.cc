@@ -37,6 +37,19 @@ TEST(Text, CutsBetweenCharacters) {
   EXPECT_EQ(bounded_utf8("abc", 0), "");
 }
 
+TEST(Text, BoundsForeignTextAndSaysHowLongItWas) {
+  const std::string long_text(1 << 20, 'x');
+  const std::string start(kMostShown, 'x');
+  EXPECT_EQ(excerpt(long_text), start + "... (1048576 bytes)");
+  EXPECT_EQ(shown(long_text), "'" + start + "'... (1048576 bytes)");
+  EXPECT_EQ(shortened(long_text).size(), kMostErrorText + sizeof("... (1048576 bytes)") - 1);
+  EXPECT_EQ(excerpt("a\nb"), "a\\nb");
+  EXPECT_EQ(shortened("a\nb"), "a\nb") << "its lines stay lines";
+  for (const auto& cut : {excerpt("a\xE2\x82\xAC", 3), shortened("a\xE2\x82\xAC", 3)}) EXPECT_EQ(cut, "a... (4 bytes)");
+  EXPECT_EQ(shown("a\xE2\x82\xAC", 4), "'a\xE2\x82\xAC'");
+  EXPECT_EQ(shortened("\xFF\xFF\xFF", 2), "\xFF\xFF... (3 bytes)");
+}
+
 TEST(Text, ReplacesWhatIsNotUtf8) { EXPECT_EQ(bounded_utf8("a\xFF\xC3z\xE2\x82", 10), "a??z??"); }
 
 TEST(Text, EncodesAllButWordsAndWhatIsPlain) {
@@ -46,7 +59,7 @@ TEST(Text, EncodesAllButWordsAndWhatIsPlain) {
 TEST(Text, ShowsControlsAndGarbageEscaped) {
   EXPECT_EQ(shown("a\n\x1B[0m'\\\xFF\xC3\xA9"), "'a\\n\\x1b[0m\\x27\\x5c\\xff\xC3\xA9'");
   EXPECT_EQ(printable("a\r\n\tb"), "a\\r\\n\\tb");
-  EXPECT_EQ(shown("abcdef", 3), "'abc'...");
+  EXPECT_EQ(shown("abcdef", 3), "'abc'... (6 bytes)");
   EXPECT_EQ(printable("\xC2\x9B[31m \xC2\x80\xC2\x9F\xC2\xA0"), "\\u009b[31m \\u0080\\u009f\xC2\xA0");
   EXPECT_EQ(printable("\xE2\x80\xA8\xE2\x80\xAE\xE2\x80\xAF"), "\\u2028\\u202e\xE2\x80\xAF");
   EXPECT_EQ(printable("\xF3\xA0\x80\x81\xF0\x9F\x9A\x9A"), "\\U000e0001\xF0\x9F\x9A\x9A");

@@ -29,6 +29,8 @@ TEST(SocketAddresses, BadOnesAreNamed) {
                           "//::1:7700", "//[::1", "//[::1]7700", "//[host]:1", "//user@host:1", "//host:1/path"}) {
     EXPECT_THROW(parse_address("tcp", bad), UriError) << bad;
   }
+  EXPECT_EQ(parse_address("tcp", "//" + std::string(255, 'h')).host.size(), 255U);
+  EXPECT_THROW(parse_address("tcp", "//" + std::string(256, 'h')), UriError);
 }
 
 TEST(SocketAddresses, IsWrittenAsAUriHasIt) {

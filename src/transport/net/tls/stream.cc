@@ -10,6 +10,7 @@
 #include <exception>
 #include <utility>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "errors.h"
 #include "transport/net/records.h"
@@ -105,7 +106,9 @@ void Stream::require_name() {
                        : !name_.empty() && ::X509_VERIFY_PARAM_set1_host(rules, name_.data(), name_.size()) == 1 &&
                              ::SSL_ctrl(session_.get(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
                                         const_cast<char*>(name_.c_str())) == 1;  // SNI
-  if (!set) throw InvalidArgumentError("no certificate can be checked for the name '" + name_ + "': " + take_reasons());
+  if (!set)
+    throw InvalidArgumentError("no certificate can be checked for the name '" + excerpt(name_) +
+                               "': " + take_reasons());
 }
 
 // --- the handshake ---
