@@ -144,6 +144,11 @@ void ListBuilder::finish(BuiltColumn* to) {
   content().finish(to);
 }
 
+void AnyColumnBuilder::throw_outside(const std::string& number) const {
+  throw InvalidArgumentError(in_field(excerpt(field_.name)) + ": " + number + " is outside of the range of " +
+                             type_name(field_.dictionary ? field_.dictionary->type : field_.type));
+}
+
 BatchBuilder::BatchBuilder(std::shared_ptr<device::Arena> arena) : arena_(std::move(arena)) {}
 BatchBuilder::~BatchBuilder() = default;
 

@@ -44,6 +44,11 @@ concept ListElements = requires(const R& list) {
   list.begin() != list.end();
 };
 
+/// An integer of another type than T, which T may not have.
+template <class I, class T>
+concept OtherInteger = std::integral<I> && std::integral<T> && !std::same_as<I, T> && !std::same_as<T, bool> &&
+                       sizeof(I) <= sizeof(std::int64_t) && sizeof(T) <= sizeof(std::int64_t);
+
 /// Returns an element as it lies in memory, of a type of fixed width.
 template <ColumnElement T>
 auto stored_element(const T& value) noexcept {
@@ -96,6 +101,8 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   void finish_node(BuiltColumn* to);
   /// Throws ResourceError if a dictionary or the elements of lists become more than 2^31 - 1.
   static void check_count(std::int64_t elements);
+  /// Throws InvalidArgumentError: the column's type doesn't have this number.
+  [[noreturn]] void throw_outside(const std::string& number) const;
   /// Returns the column as a batch of one column, without a schema.
   static RecordBatch finish_dictionary(AnyColumnBuilder* values);
 
@@ -130,6 +137,12 @@ class ColumnBuilder final : public AnyColumnBuilder {
   template <std::floating_point F>
   requires std::integral<T>
   void append(F value) = delete;
+  /// Appends an integer of another type. Throws InvalidArgumentError if it is outside of T's range.
+  template <OtherInteger<T> I>
+  void append(I value) {
+    if (!std::in_range<T>(+value)) throw_outside(std::to_string(value));
+    append(static_cast<T>(value));
+  }
   /// Appends a value, or a null if there is none: of a std::optional, or of an Element of another column.
   template <OptionalOf<T> O>
   void append(const O& value) {
@@ -341,6 +354,12 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   template <std::floating_point F>
   requires std::integral<T>
   void append(F value) = delete;
+  /// Appends an integer of another type. Throws InvalidArgumentError if it is outside of T's range.
+  template <OtherInteger<T> I>
+  void append(I value) {
+    if (!std::in_range<T>(+value)) throw_outside(std::to_string(value));
+    append(static_cast<T>(value));
+  }
   void append(std::nullopt_t) { append_null(); }
   /// Appends a null, which stores no value.
   void append_null() override {
@@ -406,7 +425,8 @@ class CROSSDOCK_EXPORT BatchBuilder {
     builder.append(std::move(values));
     return builder;
   }
-  /// Adds a column with the values of a range, of what ColumnBuilder<T>::append() takes.
+  /// Adds a column with the values of a range, of what ColumnBuilder<T>::append() takes. If append() throws, as for an
+  /// integer outside of T's range, the column is there, with the values before.
   template <ColumnElement T, ListElements Range>
   ColumnBuilder<T>& add(std::string name,
                         const Range& values) requires(!PlainElement<T> || !std::same_as<Range, std::vector<T>>) {

@@ -281,6 +281,40 @@ TEST(Builders, BuildInAnArena) {
   EXPECT_THROW(number.append(1), ArenaFrozenError);
 }
 
+TEST(Builders, TakeIntegersOfOtherTypesThatFit) {
+  BatchBuilder builder;
+  builder.add<std::int16_t>("small", std::vector<std::int64_t>{-32768, 0, 32767});
+  builder.add<std::uint64_t>("large", std::vector<std::int32_t>{0, 1, std::numeric_limits<std::int32_t>::max()});
+  builder.add<Dictionary<std::uint8_t>>("coded", std::vector<std::int64_t>{255, 0, 255});
+  auto& lists = builder.add<ListOf<std::int8_t>>("lists");
+  for (int i = 0; i < 3; ++i) lists.append(std::vector<std::optional<long long>>{-128, std::nullopt, 127});
+  const RecordBatch batch = builder.finish();
+  EXPECT_EQ(elements(batch.column<std::int16_t>("small")), values<std::int16_t>({-32768, 0, 32767}));
+  EXPECT_EQ(batch.column<std::uint64_t>("large")[2], 2147483647U);
+  EXPECT_EQ(batch.column<Dictionary<std::uint8_t>>("coded")[2], 255);
+}
+
+TEST(Builders, RefuseIntegersOutsideOfTheirRange) {
+  BatchBuilder builder;
+  const auto refused = [](auto&& call, const char* text) {
+    EXPECT_THAT(message_of<InvalidArgumentError>(call), HasSubstr(text));
+  };
+  refused(
+      [&] {
+        builder.add<std::int16_t>("small", std::vector<std::int64_t>{1, 70000});
+      },
+      "field \"small\": 70000 is outside of the range of int16");
+  auto& number = builder.add<std::uint32_t>("number");
+  refused([&] { number.append(-1); }, "-1 is outside of the range of uint32");
+  refused([&] { number.append(std::optional(std::int64_t{1} << 32)); }, "4294967296");
+  auto& coded = builder.add<Dictionary<std::int8_t>>("coded");
+  refused([&] { coded.append(128); }, "field \"coded\": 128 is outside of the range of int8");
+  auto& list = builder.add<ListOf<std::int64_t>>("list");
+  refused([&] { list.append(std::vector{std::numeric_limits<std::uint64_t>::max()}); }, "18446744073709551615");
+  EXPECT_EQ(number.size(), 0);
+  EXPECT_EQ(coded.size(), 0);
+}
+
 TEST(Builders, WriteNothingIntoAnArenaThatWasFrozenMeanwhile) {
   const auto arena = std::make_shared<device::Arena>(std::uint64_t{1} << 20);
   BatchBuilder builder(arena);
