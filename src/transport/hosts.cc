@@ -63,6 +63,18 @@ bool same_machine(const std::string& one, const std::string& other) {
   return is_here(of_one) && is_here(of_other);
 }
 
+bool is_loopback_host(const std::string& host) {
+  const std::vector<SocketAddress> addresses = addresses_of(host);
+  return !addresses.empty() &&
+         std::ranges::all_of(addresses, [](const SocketAddress& address) { return is_loopback(address); });
+}
+
+std::string open_address_warning(const std::string& uri) {
+  return uri +
+         " is open to everybody who reaches it, also from other machines: clients have to prove nothing. Set a token "
+         "(or, with TLS, require certificates), or listen at 127.0.0.1";
+}
+
 std::string address_towards(const std::string& host) {
   constexpr std::uint16_t kAnyPort = 9;  // "discard": a datagram socket only remembers it
   int failure = EHOSTUNREACH;

@@ -18,6 +18,7 @@
 #include "session/flight/location.h"
 #include "session/flight/message.h"
 #include "session/say.h"
+#include "transport/hosts.h"
 #include "transport/tls.h"
 
 namespace crossdock::session {
@@ -61,6 +62,12 @@ flight::Access with_private_failures(flight::Access access, const LogCallback& l
     }
   };
   return access;
+}
+
+/// Returns the host of "host:port", without brackets.
+std::string host_in(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
 }
 
 std::string with_port(const std::string& address, std::int32_t port) {
@@ -110,6 +117,10 @@ void FlightServer::start(std::vector<std::string> locations, flight::Service::Ow
   }
   uri_ = (encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" +
          with_port(every_address ? host_name() + address.substr(1) : address, port);
+  const bool checked = access_.asks() || (encrypted_ && !options_.flight.tls.client_roots.empty());
+  if (!checked && !transport::is_loopback_host(host_in(bound))) {
+    say(options_.log, LogLevel::kWarning, [this] { return transport::open_address_warning(uri_); });
+  }
 }
 
 void* FlightServer::begin(void* self, xd_call* carried, const xd_caller* caller, xd_call_events* events) {

@@ -9,6 +9,7 @@
 
 #include "core/host_name.h"
 #include "crossdock/core/error.h"
+#include "transport/hosts.h"
 
 namespace crossdock::transport::net {
 namespace {
@@ -72,6 +73,10 @@ StreamServerSocket::StreamServerSocket(const StreamNames& names, const std::stri
   if (!is_wildcard(bound)) return;
   uri_ = to_uri(names.scheme, advertised_host.empty() ? host_name() : advertised_host, port_of(bound));
   say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));
+}
+
+void StreamServerSocket::warn_if_open(bool checked) const {
+  if (!checked && !is_loopback(local_address(socket_.get()))) say(LogLevel::kWarning, open_address_warning(uri_));
 }
 
 std::unique_ptr<PendingHandshake> StreamServerSocket::begin(UniqueFd client) {

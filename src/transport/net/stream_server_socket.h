@@ -29,6 +29,10 @@ class StreamServerSocket : public ServerSocket {
   virtual std::unique_ptr<PendingHandshake> begin_with(UniqueFd client, const SocketAddress& peer,
                                                        const std::string& where) = 0;
 
+  /// Logs a warning if other machines reach the address, and `checked` is false: clients prove neither that they know
+  /// a token nor who they are.
+  void warn_if_open(bool checked) const;
+
   const StreamNames names_;
   WrongTokens wrong_tokens_;
 

@@ -30,7 +30,9 @@ class TcpServerSocket final : public net::StreamServerSocket {
                  .max_message = std::min(options.max_message, options.max_request),
                  .max_body = options.max_body,
                  .want_data = want_data,
-                 .free_data = free_data} {}
+                 .free_data = free_data} {
+    warn_if_open(!options_.token.empty() || carrier_.wants_certificate);
+  }
 
  private:
   class Handshake;

@@ -13,6 +13,7 @@
 #include "crossdock/core/error.h"
 #include "handshake.h"
 #include "listener.h"
+#include "transport/hosts.h"
 #include "transport/internal/handshake_queue.h"
 #include "transport/registry.h"
 #include "transport/ucx.h"
@@ -220,6 +221,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
   if (is_wildcard(bound)) {
     say(LogLevel::kInfo, "listening at every address of this machine, port " + std::to_string(port_of(bound)));
   }
+  if (options.token.empty() && !is_loopback(bound)) say(LogLevel::kWarning, open_address_warning(uri_));
   if (options.remote_reads) {
     say(LogLevel::kWarning,
         uri_ + " allows remote reads: every process that reaches it can read and write all memory of this process");
