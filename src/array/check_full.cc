@@ -10,6 +10,7 @@
 #include "array/internal/text.h"
 #include "array/internal/union_children.h"
 #include "array/internal/utf8.h"
+#include "array/view_layout.h"
 #include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
@@ -272,9 +273,6 @@ class FullChecker {
       if (in.is_valid(i)) check_long_view(in, i, view, length, is_text);
     }
   }
-
-  static constexpr std::int64_t kViewSize = 16;
-  static constexpr std::int32_t kMaxInline = 12;
 
   /// True if the 12 bytes after a short view's length are valid.
   static bool is_inline(const std::byte* bytes, std::int32_t length, bool is_text) noexcept {

@@ -7,13 +7,12 @@
 #include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
+#include "array/view_layout.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::array {
 namespace {
-
-constexpr std::int64_t kInlineView = 12;  // A view of at most so many bytes holds them itself.
 
 bool is_wide(TypeId id) noexcept {
   return id == TypeId::kLargeUtf8 || id == TypeId::kLargeBinary || id == TypeId::kLargeList ||
@@ -116,7 +115,7 @@ std::string_view ColumnView::bytes(std::int64_t index) const {
 std::string_view ColumnView::viewed(std::int64_t index) const {
   const std::byte* const view = static_cast<const std::byte*>(buffer(1).data) + (offset_ + index) * 16;
   const std::int64_t size = load_once<std::int32_t>(view);
-  if (size >= 0 && size <= kInlineView) return as_text({view + 4, static_cast<std::size_t>(size)});
+  if (size >= 0 && size <= kMaxInline) return as_text({view + 4, static_cast<std::size_t>(size)});
   const std::int64_t which = load_once<std::int32_t>(view + 8);
   const std::int64_t first = load_once<std::int32_t>(view + 12);
   if (size < 0 || which < 0 || static_cast<std::size_t>(which) >= n_variadic_ || first < 0) {

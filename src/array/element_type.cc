@@ -16,7 +16,7 @@ struct Named {
   std::uint8_t bits;
 };
 
-constexpr Named kNames[] = {
+constexpr Named kElementNames[] = {
     {"bool", TypeCode::kBool, 8},
     {"int8", TypeCode::kInt, 8},
     {"int16", TypeCode::kInt, 16},
@@ -164,7 +164,7 @@ std::string element_type_name(const ElementType& type) {
   if (type.described) return type.described->typestr;
   if (type.swapped) return typestr_of(type);
   std::string name;
-  for (const Named& named : kNames) {
+  for (const Named& named : kElementNames) {
     if (named.code == type.code && named.bits == type.bits) name = named.name;
   }
   if (name.empty()) {
@@ -250,7 +250,7 @@ ElementType structured_type(std::string_view typestr, std::vector<DescrField> fi
 }
 
 ElementType parse_element_type(std::string_view name) {
-  for (const Named& named : kNames) {
+  for (const Named& named : kElementNames) {
     if (named.name == name) return {.code = named.code, .bits = named.bits, .padded = named.bits < 8};
   }
   const std::string_view orders = "<>|=";
@@ -260,7 +260,7 @@ ElementType parse_element_type(std::string_view name) {
   } catch (const InvalidArgumentError&) {
     std::string what =
         "unknown element type " + in_quotes(name) + "; use a typestr, as in \"f4\" or \"<i8\", or one of";
-    for (const Named& named : kNames) what.append(" ").append(named.name);
+    for (const Named& named : kElementNames) what.append(" ").append(named.name);
     throw InvalidArgumentError(what);
   }
 }

@@ -118,7 +118,7 @@ void count(const RecordBatch* batch, const Schema& schema, Totals* totals) {
 }
 
 /// Fills the parts of a block, each from its beginning.
-struct Writer {
+struct ArrayWriter {
   Block* block;
   ArrowArray* arrays;
   Origin* origins;
@@ -276,20 +276,20 @@ void export_batch(RecordBatch&& batch, ArrowDeviceArray* out) {
   next += sizeof(Block);
   const RecordBatch& exported = block->batch;
   const std::size_t n_columns = exported.schema->fields().size();
-  Writer writer{.block = block,
-                .arrays = part<ArrowArray>(&next, totals.arrays),
-                .origins = part<Origin>(&next, totals.arrays + 1),
-                .pointers = part<ArrowArray*>(&next, totals.arrays),
-                .buffers = part<const void*>(&next, totals.buffers + 1),
-                .sizes = part<std::int64_t>(&next, totals.sizes),
-                .host = device::host_reaches(exported.device.type)};
+  ArrayWriter writer{.block = block,
+                     .arrays = part<ArrowArray>(&next, totals.arrays),
+                     .origins = part<Origin>(&next, totals.arrays + 1),
+                     .pointers = part<ArrowArray*>(&next, totals.arrays),
+                     .buffers = part<const void*>(&next, totals.buffers + 1),
+                     .sizes = part<std::int64_t>(&next, totals.sizes),
+                     .host = device::host_reaches(exported.device.type)};
   ArrowArray& root = out->array;
   root.length = exported.num_rows;
   root.n_buffers = 1;
-  root.buffers = Writer::take(&writer.buffers, 1);
+  root.buffers = ArrayWriter::take(&writer.buffers, 1);
   root.buffers[0] = nullptr;
   root.n_children = static_cast<std::int64_t>(n_columns);
-  root.children = n_columns > 0 ? Writer::take(&writer.pointers, n_columns) : nullptr;
+  root.children = n_columns > 0 ? ArrayWriter::take(&writer.pointers, n_columns) : nullptr;
   writer.write(&exported, *exported.schema, root.children);
   root.release = release_array;
   root.private_data = new (writer.origins) Origin{block, nullptr, kRoot};

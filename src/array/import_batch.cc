@@ -60,10 +60,10 @@ struct Window {
   std::int64_t length;
 };
 
-class Importer {
+class BatchImporter {
  public:
   /// `path` is that of the dictionary's field if the batch is a dictionary.
-  Importer(RecordBatch* batch, std::string path)
+  BatchImporter(RecordBatch* batch, std::string path)
       : batch_(*batch), schema_(*batch->schema), readable_(batch->host_readable()), path_(std::move(path)) {
     batch_.nodes.resize(schema_.nodes().size());
     batch_.buffers.reserve(static_cast<std::size_t>(schema_.n_buffers()));
@@ -276,7 +276,7 @@ class Importer {
     dictionary->schema = schema_.dictionaries()[slot].values;
     static_cast<device::Memory&>(*dictionary) = batch_;
     const std::string above = path_.empty() ? node_path(schema_, index) : path_;
-    Importer(dictionary.get(), above + ".dictionary").import_column(array);
+    BatchImporter(dictionary.get(), above + ".dictionary").import_column(array);
     batch_.dictionaries[slot] = std::move(dictionary);
   }
 
@@ -304,7 +304,7 @@ RecordBatch import_as(std::shared_ptr<const Schema> schema, ArrowDeviceArray* ar
   batch.kind = device::kind_of(batch.device.type);
   batch.read_only = true;
   if (array->sync_event != nullptr) batch.event = device::Event(device::NativeEvent(array->sync_event), owner);
-  Importer importer(&batch, "");
+  BatchImporter importer(&batch, "");
   if (of_column || is_bare_column(array->array, *batch.schema)) {
     importer.import_column(array->array);
   } else {

@@ -14,7 +14,7 @@ bool is_struct(const ArrowSchema& schema) noexcept {
   return schema.format != nullptr && std::string_view(schema.format) == "+s" && schema.dictionary == nullptr;
 }
 
-class Importer {
+class SchemaImporter {
  public:
   std::vector<Field> children(const ArrowSchema& schema, const std::string& path, int depth) {
     if (schema.n_children < 0) {
@@ -64,7 +64,7 @@ std::shared_ptr<const Schema> import_schema(const ArrowSchema& schema) {
   if (schema.release == nullptr) {
     throw InvalidArgumentError("the ArrowSchema was released already; each may be consumed once");
   }
-  Importer importer;
+  SchemaImporter importer;
   if (is_struct(schema)) {
     std::vector<Field> fields = importer.children(schema, "", 1);
     return std::make_shared<Schema>(std::move(fields), read_metadata(schema.metadata, ""));

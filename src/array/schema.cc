@@ -28,7 +28,7 @@ bool same_dictionary(const std::shared_ptr<const Field>& a, const std::shared_pt
 }
 
 /// Checks the whole tree, with dictionaries' values, and collects the given ids.
-class Checker {
+class SchemaChecker {
  public:
   void check(const std::vector<Field>& fields, const std::string& parent, int depth) {
     for (std::size_t i = 0; i < fields.size(); ++i) check(fields[i], child_path(parent, fields[i].name, i), depth);
@@ -57,7 +57,7 @@ class Checker {
 /// Assigns an id to every dictionary. Fields that share an id get the same object as values' field.
 class IdAssigner {
  public:
-  explicit IdAssigner(const Checker& checker) : checker_(checker) {}
+  explicit IdAssigner(const SchemaChecker& checker) : checker_(checker) {}
 
   void assign(std::vector<Field>& fields, const std::string& parent) {
     for (std::size_t i = 0; i < fields.size(); ++i) assign(fields[i], child_path(parent, fields[i].name, i));
@@ -93,7 +93,7 @@ class IdAssigner {
     return next_++;
   }
 
-  const Checker& checker_;
+  const SchemaChecker& checker_;
   std::int64_t next_ = 0;
   std::unordered_map<std::int64_t, std::shared_ptr<const Field>> values_;
 };
@@ -168,7 +168,7 @@ bool Field::same_values(const Field& other) const {
 
 Schema::Schema(std::vector<Field> fields, Metadata metadata)
     : fields_(std::move(fields)), metadata_(std::move(metadata)) {
-  Checker checker;
+  SchemaChecker checker;
   checker.check(fields_, "", 1);
   IdAssigner(checker).assign(fields_, "");
   Flattener flattener{nodes_, dictionaries_, n_buffers_, n_variadic_};

@@ -59,6 +59,9 @@ inline std::string_view as_text(ByteSpan bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// The alignment of buffers of arrays, in bytes: Arrow recommends it.
+inline constexpr std::uint64_t kBufferAlignment = 64;
+
 /// Returns `size` rounded up to a multiple of `alignment`, a power of two. The caller keeps `size` far from the type's
 /// limit.
 constexpr std::uint64_t align_up(std::uint64_t size, std::uint64_t alignment) noexcept {

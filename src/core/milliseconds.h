@@ -8,6 +8,9 @@
 
 namespace crossdock {
 
+/// How often a call that waits asks whether it is interrupted.
+inline constexpr std::chrono::milliseconds kHookInterval{100};
+
 /// Returns a duration as a number of milliseconds, as system calls take it: from 0 to the largest int.
 inline int to_ms(std::chrono::milliseconds duration) noexcept {
   using Rep = std::chrono::milliseconds::rep;

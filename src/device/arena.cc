@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/fork.h"
 #include "core/memory_limit.h"
 #include "crossdock/core/error.h"
@@ -21,9 +22,8 @@ namespace crossdock::device {
 
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kFirstStep = std::uint64_t{1} << 20;
-constexpr const char* kName = "crossdock-arena";
+constexpr const char* kArenaName = "crossdock-arena";
 
 std::uint64_t default_reserve() noexcept {
   struct sysinfo info {};
@@ -49,7 +49,7 @@ struct Arena::Impl {
   std::uint64_t file_size = 0;
   int freezing = 0;  // freeze() calls that run their hooks: nothing may be allocated that the hooks don't see
   std::vector<std::function<void()>> hooks;
-  std::atomic<std::uint64_t> end{kAlignment};
+  std::atomic<std::uint64_t> end{kBufferAlignment};
   std::atomic<State> state{State::kOpen};
   std::shared_ptr<const Region> region;  // written once, before state says kFrozen
 
@@ -82,7 +82,7 @@ struct Arena::Impl {
     if (needed <= file_size) return;
     const std::uint64_t wanted = std::min(reserve, std::max({needed, 2 * file_size, kFirstStep}));
     const std::uint64_t size = align_up(wanted, memfd::page_size());
-    memfd::resize(fd, size, kName);
+    memfd::resize(fd, size, kArenaName);
     file_size = size;
   }
 
@@ -90,14 +90,14 @@ struct Arena::Impl {
   /// unchanged. After a later failure the arena can only be frozen.
   void make_read_only() {
     const std::uint64_t size = align_up(end.load(std::memory_order_relaxed), memfd::page_size());
-    memfd::resize(fd, size, kName);
+    memfd::resize(fd, size, kArenaName);
     file_size = size;
-    if (!memfd::fully_backed(fd, size, kName)) memfd::fill_holes(fd, 0, size, kName);
+    if (!memfd::fully_backed(fd, size, kArenaName)) memfd::fill_holes(fd, 0, size, kArenaName);
     auto frozen = std::shared_ptr<Region>(new Region);
-    frozen->fd_ = memfd::reopen_read_only(fd, kName);
+    frozen->fd_ = memfd::reopen_read_only(fd, kArenaName);
     frozen->kind_ = RegionKind::kFrozen;
     frozen->size_ = size;
-    frozen->name_ = kName;
+    frozen->name_ = kArenaName;
     if (when_frozen == Frozen::kCopyOnWrite) {
       frozen->map(frozen->fd_.get(), size, PROT_READ, "an Arena that is written to");
     }
@@ -129,9 +129,9 @@ Arena::Arena(std::uint64_t reserve, Frozen frozen) : impl_(std::make_unique<Impl
                                " bytes: more than a process's address space");
   }
   const std::uint64_t wanted = reserve == 0 ? default_reserve() : reserve;
-  impl_->reserve = align_up(std::max(wanted, kAlignment) + kAlignment, memfd::page_size());
+  impl_->reserve = align_up(std::max(wanted, kBufferAlignment) + kBufferAlignment, memfd::page_size());
   impl_->when_frozen = frozen;
-  impl_->fd = memfd::create(kName);
+  impl_->fd = memfd::create(kArenaName);
   impl_->map_reserve(reserve == 0);
 }
 
@@ -151,7 +151,7 @@ std::byte* Arena::allocate(std::uint64_t size) {
                         std::to_string(size) + " were requested; make it with a larger `reserve`");
   }
   check_memory_room(taken, "an allocation in an Arena");
-  const std::uint64_t end = align_up(offset + taken, kAlignment);
+  const std::uint64_t end = align_up(offset + taken, kBufferAlignment);
   impl_->grow_file(end);
   impl_->end.store(end, std::memory_order_release);
   return impl_->base + offset;
@@ -198,7 +198,7 @@ std::shared_ptr<const Region> Arena::freeze() {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->state.load(std::memory_order_relaxed) == Impl::State::kOpen) impl_->make_read_only();
   if (impl_->state.load(std::memory_order_relaxed) == Impl::State::kReadOnly) {
-    memfd::seal(impl_->fd, memfd::kFrozenSeals, kName);
+    memfd::seal(impl_->fd, memfd::kFrozenSeals, kArenaName);
     impl_->fd.reset();
     done.swap(impl_->hooks);
     impl_->state.store(Impl::State::kFrozen, std::memory_order_release);

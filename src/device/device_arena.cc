@@ -15,7 +15,6 @@
 namespace crossdock::device {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 47;  // bytes: a process's address space
 constexpr std::uint64_t kLargestStep = std::uint64_t{1} << 30;
 
@@ -62,7 +61,7 @@ DeviceArena::DeviceArena(std::shared_ptr<Context> context, std::uint64_t reserve
                                " bytes: more than a process's address space");
   }
   impl_->context = std::move(context);
-  impl_->reserve = align_up(reserve, kAlignment);
+  impl_->reserve = align_up(reserve, kBufferAlignment);
   if (impl_->reserve > 0) impl_->add(impl_->make_piece(impl_->reserve));
 }
 
@@ -73,7 +72,7 @@ const std::shared_ptr<Context>& DeviceArena::context() const noexcept { return i
 BufferRef DeviceArena::allocate(std::uint64_t size) {
   impl_->made_in.check("this Arena");
   // Takes at least one byte, so that an empty column's pointer is inside a region, too.
-  const std::uint64_t taken = size > kMost ? size : align_up(std::max<std::uint64_t>(size, 1), kAlignment);
+  const std::uint64_t taken = size > kMost ? size : align_up(std::max<std::uint64_t>(size, 1), kBufferAlignment);
   const auto fits = [&](const Impl::Piece& piece) { return piece.region->size() - piece.used >= taken; };
   std::unique_lock lock(impl_->mutex);
   while (true) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/bytes.h"
 #include "core/memory_limit.h"
 #include "crossdock/core/error.h"
 #include "device/memfd.h"
@@ -12,8 +13,6 @@
 namespace crossdock::device {
 
 namespace {
-
-constexpr std::uint64_t kAlignment = 64;
 
 /// The most bytes that one call writes: the kernel writes less than 2 GiB per call, and a signal interrupts a shorter
 /// call sooner.
@@ -45,7 +44,7 @@ RegionWriter::RegionWriter(const char* name) : fd_(memfd::create(name)), name_(n
 std::uint64_t RegionWriter::append(ByteSpan bytes) {
   made_in_.check("this RegionWriter");
   constexpr std::uint64_t kLimit = std::uint64_t{1} << kOffsetBits;
-  const std::uint64_t offset = align_up(end_, kAlignment);
+  const std::uint64_t offset = align_up(end_, kBufferAlignment);
   if (bytes.size() > kLimit - offset) {
     throw ResourceError("the shared memory \"" + name_ + "\" would exceed 2^48 bytes; publish the table in parts");
   }
@@ -67,7 +66,7 @@ std::uint64_t RegionWriter::append(ByteSpan bytes) {
 std::shared_ptr<const Region> RegionWriter::freeze() {
   made_in_.check("this RegionWriter");
   if (!fd_) fd_ = memfd::create(name_);
-  const std::uint64_t size = align_up(end_, kAlignment);
+  const std::uint64_t size = align_up(end_, kBufferAlignment);
   memfd::resize(fd_, size, name_);
   // Every page has a written byte, since padding is shorter than a page. Only if nothing was written is there none.
   memfd::fill_holes(fd_, size - 1, 1, name_);
@@ -78,7 +77,7 @@ std::shared_ptr<const Region> RegionWriter::freeze() {
   region->fd_ = memfd::reopen_read_only(fd_, name_);
   memfd::seal(fd_, memfd::kFrozenSeals, name_);
   fd_.reset();
-  end_ = kAlignment;
+  end_ = kBufferAlignment;
   return region;
 }
 

@@ -26,8 +26,6 @@ using device::Queue;
 
 using ContextPtr = std::shared_ptr<Context>;
 
-bool is_host(const Context& context) noexcept { return context.device().type == DeviceType::kCpu; }
-
 BufferRef memory_of(const void* data, std::uint64_t size, const device::Memory& memory) noexcept {
   return {
       .data = const_cast<void*>(data), .size = size, .device = memory.device, .kind = memory.kind, .read_only = true};

@@ -24,4 +24,9 @@ inline std::shared_ptr<void> context_of_new(const device::Device& device, const 
 /// native context. Throws as DriverRegistry::queue_in().
 device::Queue queue_beside(const device::Memory& memory, const device::DriverRegistry& drivers);
 
+/// Whether the host does the context's work.
+inline bool is_host(const device::Context& context) noexcept {
+  return context.device().type == device::DeviceType::kCpu;
+}
+
 }  // namespace crossdock::exchange

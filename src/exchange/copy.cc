@@ -33,8 +33,6 @@ BufferRef memory_of(const Tensor& tensor, std::int64_t offset, std::int64_t size
           .read_only = true};
 }
 
-bool is_host(const Context& context) noexcept { return context.device().type == device::DeviceType::kCpu; }
-
 /// Returns the number of runs of elements without gaps.
 std::int64_t count_runs(const Tensor& from) noexcept {
   std::int64_t run = from.type.itemsize();

@@ -20,7 +20,7 @@ using device::Context;
 using device::DeviceType;
 using device::MemoryKind;
 
-constexpr const char* kWhere = "__cuda_array_interface__";
+constexpr const char* kCudaArrayName = "__cuda_array_interface__";
 constexpr std::int64_t kLegacyStream = device::kCudaLegacyStream;
 
 /// Returns a context to query about pointers; null if there is no driver or no device. The context of any device knows
@@ -33,7 +33,9 @@ std::shared_ptr<Context> any_context(const device::DriverRegistry& drivers) {
   return devices.empty() ? nullptr : drivers.context(devices.front());
 }
 
-[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+[[noreturn]] void fail_cuda_array(const std::string& what) {
+  throw InvalidDataError(std::string(kCudaArrayName) + ": " + what);
+}
 
 /// Sets the address, the device and the kind of memory. The address is the device's; for pinned memory, whose device
 /// type is the host's, it is the host's. Checks that all elements lie in the allocation. `pointer` is the one in the
@@ -50,18 +52,20 @@ void* locate(Tensor* tensor, const void* pointer, const Context& asked) {
   void* const native = info.other_context.get();
   if (tensor->data == nullptr) return native;
   if (!known) {
-    fail("the driver doesn't know the pointer in its data: it was freed, is invalid, or is ordinary host memory");
+    fail_cuda_array(
+        "the driver doesn't know the pointer in its data: it was freed, is invalid, or is ordinary host memory");
   }
   tensor->data = info.host_address != nullptr ? info.host_address : info.address;
   if (info.base == nullptr || info.size == 0) return native;
-  const array::ByteRange range = array::byte_range(*tensor, kWhere);
+  const array::ByteRange range = array::byte_range(*tensor, kCudaArrayName);
   const auto* const base = static_cast<const std::byte*>(info.base);
   const auto* const first = static_cast<const std::byte*>(info.address);
   const std::int64_t before = first - base;
   const auto after = static_cast<std::int64_t>(info.size) - before;
   if (range.lowest < -before || range.highest > after) {
-    fail("its elements reach from byte " + std::to_string(before + range.lowest) + " to byte " +
-         std::to_string(before + range.highest) + " of an allocation of " + std::to_string(info.size) + " bytes");
+    fail_cuda_array("its elements reach from byte " + std::to_string(before + range.lowest) + " to byte " +
+                    std::to_string(before + range.highest) + " of an allocation of " + std::to_string(info.size) +
+                    " bytes");
   }
   return native;
 }
@@ -73,8 +77,9 @@ void check_mask(const Tensor& tensor) {
   const bool apart = tensor.mask->kind == MemoryKind::kDevice && tensor.kind == MemoryKind::kDevice &&
                      tensor.mask->native_context != tensor.native_context;
   if (one_device && !apart) return;
-  fail("its mask is in memory of " + device::to_string(tensor.mask->device) + ", but its data is in memory of " +
-       device::to_string(tensor.device) + (one_device ? " in another context" : ""));
+  fail_cuda_array("its mask is in memory of " + device::to_string(tensor.mask->device) +
+                  ", but its data is in memory of " + device::to_string(tensor.device) +
+                  (one_device ? " in another context" : ""));
 }
 
 /// Returns the object that keeps the stream alive: a stream lives as long as the object that showed it (section on
@@ -88,21 +93,21 @@ bool is_cuda(DeviceType type) noexcept { return device::interface_of(type).devic
 void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, bool sync,
                        const device::DriverRegistry& drivers) {
   if (version < 0 || version > kCudaArrayVersion) {
-    fail("version " + std::to_string(version) + "; versions 0 to 3 are understood");
+    fail_cuda_array("version " + std::to_string(version) + "; versions 0 to 3 are understood");
   }
   if (sync && stream && *stream == 0) {
-    fail(
+    fail_cuda_array(
         "stream 0 is ambiguous: it must be None, 1 (the legacy default stream) or 2 (the per-thread one); with "
         "sync=False the stream is ignored");
   }
-  if (sync && stream && *stream < 0) fail("stream " + std::to_string(*stream) + " is not a valid stream");
+  if (sync && stream && *stream < 0) fail_cuda_array("stream " + std::to_string(*stream) + " is not a valid stream");
   // Version 0 has no mask, and only version 3 says what `stream` means.
   if (version == 0) tensor->mask = nullptr;
   if (version < kCudaArrayVersion) stream = kLegacyStream;
   tensor->device = {DeviceType::kCuda, 0};
   tensor->kind = MemoryKind::kDevice;
   const void* const pointer = tensor->data;
-  array::check_tensor(tensor, kWhere);
+  array::check_tensor(tensor, kCudaArrayName);
   const bool ordered = sync && stream && tensor->data != nullptr;
   const std::shared_ptr<Context> asked = any_context(drivers);
   if (asked == nullptr) {

@@ -18,7 +18,7 @@ using array::Tensor;
 using array::TypeCode;
 using device::DeviceType;
 
-constexpr const char* kWhere = "a DLPack tensor";
+constexpr const char* kDLPackName = "a DLPack tensor";
 
 /// Everything that an exported struct needs, in one allocation: shape and strides follow it.
 template <class Managed>
@@ -81,9 +81,9 @@ array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags)
   type.lanes = dtype.lanes;
   type.padded = dtype.bits < 8 && (flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) != 0;
   const int bits = int{dtype.bits} * dtype.lanes;
-  if (bits == 0) throw InvalidDataError(std::string(kWhere) + ": its elements have no bits");
+  if (bits == 0) throw InvalidDataError(std::string(kDLPackName) + ": its elements have no bits");
   if (bits % 8 != 0 && !type.padded) {
-    throw UnsupportedTypeError(std::string(kWhere) + ": elements of " + std::to_string(bits) +
+    throw UnsupportedTypeError(std::string(kDLPackName) + ": elements of " + std::to_string(bits) +
                                " bits are packed, which strides in bytes can't address; store each in a byte of its "
                                "own (DLPack's flag IS_SUBBYTE_TYPE_PADDED)");
   }
@@ -92,10 +92,11 @@ array::ElementType element_type_of(const DLDataType& dtype, std::uint64_t flags)
 
 Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
   if (dl.ndim < 0 || dl.ndim > array::kMaxTensorDimensions) {
-    throw InvalidDataError(std::string(kWhere) + ": " + std::to_string(dl.ndim) + " dimensions; 0 to " +
+    throw InvalidDataError(std::string(kDLPackName) + ": " + std::to_string(dl.ndim) + " dimensions; 0 to " +
                            std::to_string(array::kMaxTensorDimensions) + " are possible");
   }
-  if (dl.ndim > 0 && dl.shape == nullptr) throw InvalidDataError(std::string(kWhere) + ": its shape is a null pointer");
+  if (dl.ndim > 0 && dl.shape == nullptr)
+    throw InvalidDataError(std::string(kDLPackName) + ": its shape is a null pointer");
   Tensor tensor;
   tensor.type = element_type_of(dl.dtype, flags);
   tensor.device = {static_cast<DeviceType>(dl.device.device_type), dl.device.device_id};
@@ -110,34 +111,34 @@ Tensor view_dlpack(const DLTensor& dl, std::uint64_t flags) {
     for (std::size_t d = 0; d < strides.size(); ++d) {
       // The stride of a dimension of at most one element has no meaning: producers leave any value there.
       if (!checked_multiply(dl.strides[d], itemsize, &strides[d])) {
-        if (shape[d] > 1) throw InvalidDataError(std::string(kWhere) + ": its strides overflow");
+        if (shape[d] > 1) throw InvalidDataError(std::string(kDLPackName) + ": its strides overflow");
         strides[d] = itemsize;
       }
     }
   } else {
-    array::set_row_major(&tensor, kWhere);
+    array::set_row_major(&tensor, kDLPackName);
   }
   tensor.data = dl.data;
   if (dl.data != nullptr && dl.byte_offset > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(dl.data)) {
-    throw InvalidDataError(std::string(kWhere) + ": its byte_offset overflows");
+    throw InvalidDataError(std::string(kDLPackName) + ": its byte_offset overflows");
   }
   if (dl.data != nullptr) tensor.advance(static_cast<std::int64_t>(dl.byte_offset));
-  array::check_tensor(&tensor, kWhere);
+  array::check_tensor(&tensor, kDLPackName);
   return tensor;
 }
 
 Tensor import_dlpack(DLManagedTensorVersioned* managed) {
-  if (managed == nullptr) throw InvalidArgumentError(std::string(kWhere) + ": a null pointer");
+  if (managed == nullptr) throw InvalidArgumentError(std::string(kDLPackName) + ": a null pointer");
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
-    throw UnsupportedTypeError(std::string(kWhere) + " of version " + std::to_string(managed->version.major) + "." +
-                               std::to_string(managed->version.minor) +
+    throw UnsupportedTypeError(std::string(kDLPackName) + " of version " + std::to_string(managed->version.major) +
+                               "." + std::to_string(managed->version.minor) +
                                "; version 1 is supported: ask for it with max_version=(1, 3)");
   }
   return take_over(managed, managed->flags);
 }
 
 Tensor import_dlpack(DLManagedTensor* managed) {
-  if (managed == nullptr) throw InvalidArgumentError(std::string(kWhere) + ": a null pointer");
+  if (managed == nullptr) throw InvalidArgumentError(std::string(kDLPackName) + ": a null pointer");
   return take_over(managed, 0);
 }
 

@@ -14,7 +14,7 @@ namespace crossdock::flight {
 namespace {
 
 constexpr std::string_view kMagic = "XDT\x01";
-constexpr std::size_t kHeader = 24;
+constexpr std::size_t kHeaderBytes = 24;
 constexpr std::string_view kSigning = "crossdock ticket 1";
 constexpr std::string_view kNaming = "crossdock ticket key";
 
@@ -86,7 +86,7 @@ std::string TicketKeys::sign(Purpose purpose, std::string_view subject, std::int
   const auto all = keys();
   const Key& key = all->front();
   std::string ticket(kMagic);
-  ticket.resize(kHeader);
+  ticket.resize(kHeaderBytes);
   *bytes_at(ticket, 4) = static_cast<std::byte>(purpose);
   store_le(bytes_at(ticket, 8), key.id);
   store_le(bytes_at(ticket, 16), now_() + lifetime_s);
@@ -98,7 +98,7 @@ std::string TicketKeys::sign(Purpose purpose, std::string_view subject, std::int
 
 std::string TicketKeys::check(Purpose purpose, std::string_view ticket) const {
   if (!looks_signed(ticket)) refuse("isn't a signed one");
-  if (ticket.size() < kHeader + sizeof(Digest) || ticket.size() > kHeader + kMostSubject + sizeof(Digest)) {
+  if (ticket.size() < kHeaderBytes + sizeof(Digest) || ticket.size() > kHeaderBytes + kMostSubject + sizeof(Digest)) {
     refuse("has a wrong length");
   }
   const std::string_view content = ticket.substr(0, ticket.size() - sizeof(Digest));
@@ -112,13 +112,13 @@ std::string TicketKeys::check(Purpose purpose, std::string_view ticket) const {
   if (content[4] != static_cast<char>(purpose)) refuse("is for another purpose");
   const std::int64_t late = now_() - load_le<std::int64_t>(header + 16);
   if (late > kClockTolerance) refuse("has expired " + std::to_string(late) + " s ago");
-  return std::string(content.substr(kHeader));
+  return std::string(content.substr(kHeaderBytes));
 }
 
 std::string_view TicketKeys::without_signature(std::string_view bytes) noexcept {
   if (!looks_signed(bytes)) return bytes;
-  if (bytes.size() <= kHeader + sizeof(Digest)) return "a signed ticket";
-  return bytes.substr(kHeader, bytes.size() - kHeader - sizeof(Digest));
+  if (bytes.size() <= kHeaderBytes + sizeof(Digest)) return "a signed ticket";
+  return bytes.substr(kHeaderBytes, bytes.size() - kHeaderBytes - sizeof(Digest));
 }
 
 bool TicketKeys::looks_signed(std::string_view bytes) noexcept { return bytes.starts_with(kMagic); }

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "ipc/compression.h"
 #include "ipc/internal/codec.h"
@@ -10,12 +11,11 @@
 namespace crossdock::ipc {
 namespace {
 
-constexpr std::uint64_t kAlignment = 8;
-constexpr std::size_t kWorthThreads = 256 << 10;
-constexpr std::uint64_t kBodyAlignment = 64;
-constexpr std::byte kPadding[kBodyAlignment]{};
+constexpr std::uint64_t kCompressedAlignment = 8;
+constexpr std::size_t kWorthCompressThreads = 256 << 10;
+constexpr std::byte kPadding[kBufferAlignment]{};
 
-struct Job {
+struct CompressJob {
   std::size_t buffer;
   std::size_t at;       // offset in `scratch`: the length, then the compressed bytes
   std::size_t written;  // 0 if not smaller
@@ -32,7 +32,7 @@ struct Compressor::Impl {
   std::size_t capacity = 0;
   std::size_t needed = 0;  // bytes of `scratch` that this batch needs
   std::vector<BufferEncoder> encoders;
-  std::vector<Job> jobs;
+  std::vector<CompressJob> jobs;
   CompressedBody out;
 
   void plan(const array::RecordBatch& batch) {
@@ -42,7 +42,7 @@ struct Compressor::Impl {
       const auto size = static_cast<std::size_t>(batch.buffers[i].size);
       if (size == 0) continue;
       jobs.push_back({i, needed, 0});
-      needed += align_up(kLengthPrefix + BufferEncoder::bound(codec, size), kAlignment);
+      needed += align_up(kLengthPrefix + BufferEncoder::bound(codec, size), kCompressedAlignment);
     }
     if (needed <= capacity) return;
     scratch.reset();
@@ -53,12 +53,12 @@ struct Compressor::Impl {
 
   void run(const array::RecordBatch& batch) {
     run_jobs(
-        jobs.size(), &encoders, parallel && needed >= kWorthThreads ? &parallel : nullptr,
+        jobs.size(), &encoders, parallel && needed >= kWorthCompressThreads ? &parallel : nullptr,
         [&](std::size_t job) { return batch.buffers[jobs[job].buffer].size; },
         [&](BufferEncoder& encoder, std::size_t job) { encode(batch, &jobs[job], encoder); });
   }
 
-  void encode(const array::RecordBatch& batch, Job* job, BufferEncoder& encoder) const noexcept {
+  void encode(const array::RecordBatch& batch, CompressJob* job, BufferEncoder& encoder) const noexcept {
     const array::BufferView& view = batch.buffers[job->buffer];
     const ByteSpan from(static_cast<const std::byte*>(view.data), static_cast<std::size_t>(view.size));
     std::byte* const to = scratch.get() + job->at;
@@ -77,7 +77,7 @@ struct Compressor::Impl {
     for (std::size_t i = 0; i < batch.buffers.size(); ++i) {
       out.layout.buffers[i] = {static_cast<std::int64_t>(end), 0};
       if (job == jobs.size() || jobs[job].buffer != i) continue;
-      const Job& done = jobs[job++];
+      const CompressJob& done = jobs[job++];
       std::size_t size = kLengthPrefix + done.written;
       out.pieces.emplace_back(scratch.get() + done.at, size);
       if (done.written == 0) {
@@ -86,11 +86,11 @@ struct Compressor::Impl {
         size += raw;
       }
       out.layout.buffers[i].length = static_cast<std::int64_t>(size);
-      const std::size_t padding = align_up(size, kAlignment) - size;
+      const std::size_t padding = align_up(size, kCompressedAlignment) - size;
       if (padding > 0) out.pieces.emplace_back(kPadding, padding);
       end += size + padding;
     }
-    const std::size_t rest = align_up(end, kBodyAlignment) - end;
+    const std::size_t rest = align_up(end, kBufferAlignment) - end;
     if (rest > 0) out.pieces.emplace_back(kPadding, rest);
     out.layout.body_length = static_cast<std::int64_t>(end + rest);
   }

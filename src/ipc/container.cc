@@ -12,15 +12,14 @@
 
 #include "ipc/internal/container_sniff.h"
 #include "ipc/internal/flatbuf.h"
+#include "ipc/internal/framing.h"
 #include "ipc/internal/schema_reader.h"
 
 namespace crossdock::ipc {
 namespace {
 
-constexpr std::string_view kMagic = "ARROW1";
 constexpr std::int64_t kMagicSize = 6;
 constexpr std::int64_t kFileHeadSize = 8;  // the magic with padding
-constexpr std::int32_t kContinuation = -1;
 constexpr std::int64_t kLengthSize = 4;
 constexpr std::int64_t kSniffed = 16;  // bytes by which other formats are recognised
 // Bytes that are read together with a message's length: most metadata fits, and then needs no second system call.

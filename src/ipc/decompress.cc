@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "ipc/compression.h"
 #include "ipc/internal/batch_checks.h"
@@ -12,13 +13,12 @@
 namespace crossdock::ipc {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
 constexpr std::uintptr_t kRawAlignment = 8;
 // Below this size a second thread costs more than it saves.
-constexpr std::int64_t kWorthThreads = 1 << 20;
+constexpr std::int64_t kWorthDecompressThreads = 1 << 20;
 
 /// One buffer to write: decoded, or copied because its address isn't aligned.
-struct Job {
+struct DecompressJob {
   std::size_t buffer;
   ByteSpan from;
   std::int64_t at;  // offset in the new memory
@@ -35,7 +35,7 @@ struct Decompressor::Impl {
   Parallel parallel;
   OutputMemory memory;
   std::vector<BufferDecoder> decoders;
-  std::vector<Job> jobs;
+  std::vector<DecompressJob> jobs;
   std::vector<const char*> faults;
 
   [[noreturn]] static void fail(const char* where, Codec codec, std::size_t buffer, const std::string& what) {
@@ -82,7 +82,7 @@ struct Decompressor::Impl {
                                " bytes; raise the limit if its source is trusted");
       }
       jobs.push_back({i, from, total, size, raw});
-      total = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(total + size), kAlignment));
+      total = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(total + size), kBufferAlignment));
     }
     return total;
   }
@@ -90,10 +90,10 @@ struct Decompressor::Impl {
   void run(Codec codec, std::byte* to, std::int64_t total) {
     faults.assign(jobs.size(), nullptr);
     run_jobs(
-        jobs.size(), &decoders, parallel && total >= kWorthThreads ? &parallel : nullptr,
+        jobs.size(), &decoders, parallel && total >= kWorthDecompressThreads ? &parallel : nullptr,
         [&](std::size_t i) { return jobs[i].size; },
         [&](BufferDecoder& decoder, std::size_t i) {
-          const Job& job = jobs[i];
+          const DecompressJob& job = jobs[i];
           const MutableByteSpan target(to + job.at, static_cast<std::size_t>(job.size));
           if (job.raw) {
             std::memcpy(target.data(), job.from.data(), target.size());
@@ -131,7 +131,7 @@ std::shared_ptr<const void> Decompressor::decompress(const array::Schema& schema
   }
   const bool views_body = std::ranges::any_of(*views, [](const array::BufferView& view) { return view.size > 0; });
   for (std::size_t i = 0; i < impl_->jobs.size(); ++i) {
-    const Job& job = impl_->jobs[i];
+    const DecompressJob& job = impl_->jobs[i];
     if (impl_->faults[i] != nullptr) Impl::fail(where, header->codec, job.buffer, impl_->faults[i]);
     if (job.size > 0) (*views)[job.buffer] = {memory.get() + job.at, job.size};
   }
@@ -139,7 +139,7 @@ std::shared_ptr<const void> Decompressor::decompress(const array::Schema& schema
   std::int64_t end = 0;
   for (BufferRange& range : header->buffers) {
     range.offset = end;
-    end = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end + range.length), kAlignment));
+    end = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end + range.length), kBufferAlignment));
   }
   header->body_length = end;
   if (!memory) return body_owner;

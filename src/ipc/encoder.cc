@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "core/text.h"
 #include "ipc/internal/flatbuf.h"
 #include "ipc/internal/schema_writer.h"
@@ -15,8 +16,6 @@ namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
-
-constexpr std::uint64_t kBodyAlignment = 64;
 
 void check_counts(const array::RecordBatch& batch) {
   if (!batch.schema) throw InvalidArgumentError("encoding a record batch: it has no schema");
@@ -109,7 +108,7 @@ WrittenBatch write_batch(FlatBufferBuilder& builder, const array::RecordBatch& b
   for (const array::BufferView& view : batch.buffers) {
     *buffer++ = flatbuf::Buffer(static_cast<std::int64_t>(end), view.size);
     signs |= view.size;
-    end += align_up(static_cast<std::uint64_t>(view.size), kBodyAlignment);
+    end += align_up(static_cast<std::uint64_t>(view.size), kBufferAlignment);
   }
   if (body != nullptr) {
     buffer -= batch.buffers.size();
@@ -179,11 +178,11 @@ ByteSpan Encoder::tensor(const TensorHeader& tensor) {
   const BufferRange& data = tensor.data;
   std::int64_t end = 0;
   if (tensor_extent(tensor, kWhere) > data.length || data.offset < 0 || !checked_add(data.offset, data.length, &end) ||
-      end > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(kBodyAlignment)) {
+      end > std::numeric_limits<std::int64_t>::max() - static_cast<std::int64_t>(kBufferAlignment)) {
     throw InvalidDataError(std::string(kWhere) + ": its elements aren't inside its data, " +
                            std::to_string(data.length) + " bytes at " + std::to_string(data.offset));
   }
-  const auto padded = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end), kBodyAlignment));
+  const auto padded = static_cast<std::int64_t>(align_up(static_cast<std::uint64_t>(end), kBufferAlignment));
   if (tensor.body_length != 0 && tensor.body_length < end) {
     throw InvalidDataError(std::string(kWhere) + ": its data ends at " + std::to_string(end) + ", behind its body of " +
                            std::to_string(tensor.body_length));

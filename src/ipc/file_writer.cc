@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 #include "ipc/internal/dictionary_writer.h"
 #include "ipc/internal/flatbuf.h"
+#include "ipc/internal/framing.h"
 #include "ipc/internal/schema_writer.h"
 
 namespace crossdock::ipc {
@@ -15,12 +17,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::byte kZeros[kAlignment]{};
+constexpr std::byte kZeros[kBufferAlignment]{};
 constexpr std::string_view kHead = "ARROW1\0\0"sv;
-constexpr std::string_view kMagic = "ARROW1"sv;
 constexpr std::size_t kPrefixSize = 8;
-constexpr std::int32_t kContinuation = -1;
 
 }  // namespace
 
@@ -46,7 +45,7 @@ struct FileWriter::Impl {
   /// Adds prefix, metadata and padding to the pieces, so that the body begins at a multiple of 64.
   flatbuf::Block begin_message(ByteSpan metadata) {
     const auto start = static_cast<std::uint64_t>(position);
-    const std::uint64_t end = align_up(start + kPrefixSize + metadata.size(), kAlignment);
+    const std::uint64_t end = align_up(start + kPrefixSize + metadata.size(), kBufferAlignment);
     const std::uint64_t padding = end - start - kPrefixSize - metadata.size();
     store_le(prefix, kContinuation);
     store_le(prefix + sizeof(std::int32_t), static_cast<std::int32_t>(metadata.size() + padding));
@@ -86,8 +85,8 @@ struct FileWriter::Impl {
         if (view.size == 0) continue;
         const auto size = static_cast<std::size_t>(view.size);
         pieces.emplace_back(static_cast<const std::byte*>(view.data), size);
-        pad(align_up(size, kAlignment) - size);
-        length += align_up(size, kAlignment);
+        pad(align_up(size, kBufferAlignment) - size);
+        length += align_up(size, kBufferAlignment);
       }
       body_length = static_cast<std::int64_t>(length);
     }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostName = 64 << 10;
 
-[[noreturn]] void fail(const char* where, const std::string& what) {
+[[noreturn]] void fail_tensor(const char* where, const std::string& what) {
   throw InvalidDataError(std::string(where) + ": the tensor " + what);
 }
 
@@ -58,33 +58,34 @@ std::vector<std::int64_t> row_major_strides(const array::Type& type, const std::
 
 std::int64_t tensor_extent(const TensorHeader& tensor, const char* where) {
   const std::int32_t width = element_size(tensor.type);
-  if (width <= 0) fail(where, "is of type " + array::type_name(tensor.type) + ", whose elements have no fixed width");
+  if (width <= 0)
+    fail_tensor(where, "is of type " + array::type_name(tensor.type) + ", whose elements have no fixed width");
   check_type(tensor.type, where);
   if (tensor.shape.size() > kMaxDimensions) {
-    fail(where, "has " + std::to_string(tensor.shape.size()) + " dimensions, over the limit of " +
-                    std::to_string(kMaxDimensions));
+    fail_tensor(where, "has " + std::to_string(tensor.shape.size()) + " dimensions, over the limit of " +
+                           std::to_string(kMaxDimensions));
   }
   if (tensor.strides.size() != tensor.shape.size()) {
-    fail(where, "has " + std::to_string(tensor.shape.size()) + " dimensions and " +
-                    std::to_string(tensor.strides.size()) + " strides");
+    fail_tensor(where, "has " + std::to_string(tensor.shape.size()) + " dimensions and " +
+                           std::to_string(tensor.strides.size()) + " strides");
   }
   if (!tensor.names.empty() && tensor.names.size() != tensor.shape.size()) {
-    fail(where, "has " + std::to_string(tensor.shape.size()) + " dimensions and " +
-                    std::to_string(tensor.names.size()) + " names");
+    fail_tensor(where, "has " + std::to_string(tensor.shape.size()) + " dimensions and " +
+                           std::to_string(tensor.names.size()) + " names");
   }
   std::int64_t end = width;
   bool empty = false;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     if (tensor.shape[i] < 0 || tensor.strides[i] < 0) {
-      fail(where, "has a size of " + std::to_string(tensor.shape[i]) + " and a stride of " +
-                      std::to_string(tensor.strides[i]) + " in dimension " + std::to_string(i) +
-                      "; neither may be negative");
+      fail_tensor(where, "has a size of " + std::to_string(tensor.shape[i]) + " and a stride of " +
+                             std::to_string(tensor.strides[i]) + " in dimension " + std::to_string(i) +
+                             "; neither may be negative");
     }
     empty |= tensor.shape[i] == 0;
     std::int64_t reach = 0;
     if (!checked_multiply<std::int64_t>(std::max<std::int64_t>(tensor.shape[i] - 1, 0), tensor.strides[i], &reach) ||
         !checked_add(end, reach, &end)) {
-      fail(where, "has an extent in bytes that overflows 63 bits");
+      fail_tensor(where, "has an extent in bytes that overflows 63 bits");
     }
   }
   return empty ? 0 : end;
@@ -103,15 +104,15 @@ TensorHeader Message::tensor() const {
   if (!type.type) fail_type(where_, type.invalid);
   out.type = *std::move(type.type);
   if (from.shape()->size() > kMaxDimensions) {
-    fail(where_, "has " + std::to_string(from.shape()->size()) + " dimensions, over the limit of " +
-                     std::to_string(kMaxDimensions));
+    fail_tensor(where_, "has " + std::to_string(from.shape()->size()) + " dimensions, over the limit of " +
+                            std::to_string(kMaxDimensions));
   }
   for (const flatbuf::TensorDim* dimension : *from.shape()) {
     out.shape.push_back(dimension->size());
     const flatbuffers::String* name = dimension->name();
     // Many dimensions may share one text as their name within a flatbuffer.
     if (name != nullptr && name->size() > kMostName) {
-      fail(where_, "has a dimension with a name of " + std::to_string(name->size()) + " bytes");
+      fail_tensor(where_, "has a dimension with a name of " + std::to_string(name->size()) + " bytes");
     }
     out.names.push_back(name != nullptr ? name->str() : std::string());
   }
@@ -131,11 +132,12 @@ TensorHeader Message::tensor() const {
   const std::int64_t extent = tensor_extent(out, where_);
   if (out.data.offset < 0 || out.data.length < 0 || out.data.offset > body_length_ ||
       out.data.length > body_length_ - out.data.offset) {
-    fail(where_, "has its data at " + std::to_string(out.data.offset) + ", " + std::to_string(out.data.length) +
-                     " bytes, outside its body of " + std::to_string(body_length_));
+    fail_tensor(where_, "has its data at " + std::to_string(out.data.offset) + ", " + std::to_string(out.data.length) +
+                            " bytes, outside its body of " + std::to_string(body_length_));
   }
   if (extent > out.data.length) {
-    fail(where_, "spans " + std::to_string(extent) + " bytes, but its data has " + std::to_string(out.data.length));
+    fail_tensor(where_,
+                "spans " + std::to_string(extent) + " bytes, but its data has " + std::to_string(out.data.length));
   }
   out.custom_metadata = custom_metadata();
   return out;

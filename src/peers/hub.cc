@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/blocked_signals.h"
+#include "core/clock.h"
 #include "core/milliseconds.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -22,7 +23,7 @@
 namespace crossdock::peers {
 namespace {
 
-constexpr const char* kWhat = "this Hub of peers";
+constexpr const char* kThisHub = "this Hub of peers";
 /// Two reach what memory gives on many machines, four on all.
 const std::size_t kCopyThreads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, 4);
 /// How long the thread looks for work before it sleeps: less than a sleep and a wake-up cost. In ns, as the next two.
@@ -37,13 +38,8 @@ constexpr std::int64_t kDeadlineCheck = 250'000'000;
 /// How long new peers are accepted before the others have their turn.
 constexpr std::int64_t kAcceptTime = 250'000;
 /// The most regions that are taken: their numbers are 16 bits long.
-constexpr std::uint64_t kMostRegions = 1 << 16;
+constexpr std::uint64_t kMostRegionNumbers = 1 << 16;
 constexpr std::size_t kEventsAtOnce = 64;
-constexpr std::chrono::milliseconds kHookInterval{100};
-
-std::int64_t now_ns() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 std::shared_ptr<LinkServices> make_services(const HubOptions& options, std::shared_ptr<CopyThreads> copies) {
   auto runtime = options.runtime ? options.runtime : session::Runtime::default_runtime();
@@ -60,7 +56,7 @@ PeerOptions with_limits(PeerOptions options) {
   options.transports.shm.accept_files = false;
   // A peer may announce regions before it is read that it has retired as many others.
   options.transports.shm.max_regions =
-      static_cast<std::uint32_t>(std::min(2 * std::uint64_t{regions_taken(options)}, kMostRegions));
+      static_cast<std::uint32_t>(std::min(2 * std::uint64_t{regions_taken(options)}, kMostRegionNumbers));
   return options;
 }
 
@@ -193,7 +189,7 @@ void Hub::Impl::command(std::function<void()> call) {
 }
 
 std::shared_ptr<PeerListener::Impl> Hub::Impl::listen(const std::vector<std::string>& uris, PeerOptions options) {
-  fork.check(kWhat);
+  fork.check(kThisHub);
   if (uris.empty()) throw InvalidArgumentError("no URI was given to listen at; for example: shm:");
   if (options.max_connections == 0) {
     throw InvalidArgumentError("PeerOptions::max_connections is 0: nobody could connect");
@@ -219,7 +215,7 @@ std::shared_ptr<PeerListener::Impl> Hub::Impl::listen(const std::vector<std::str
 
 std::shared_ptr<Link> Hub::Impl::connect(const std::string& text, PeerOptions options,
                                          const transport::InterruptHook& interrupted) {
-  fork.check(kWhat);
+  fork.check(kThisHub);
   options = with_limits(std::move(options));
   const auto transports = session::make_transports(options.transports);
   const dissociated::Uri uri = dissociated::parse_uri(text);

@@ -17,7 +17,7 @@
 namespace crossdock::peers {
 namespace {
 
-constexpr const char* kWhat = "this Peer";
+constexpr const char* kThisPeer = "this Peer";
 /// Frames by value of so many bytes together are copied by the caller of send().
 constexpr std::uint64_t kCopiedAtOnce = 64 << 10;
 /// Smaller frames that must be copied into a pool share a block of up to kGathered bytes: a block costs a descriptor at
@@ -185,7 +185,7 @@ void Link::make_ready_here(Outgoing& message) const {
 }
 
 bool Link::send(std::span<const OutgoingFrame> frames, ByteSpan meta, Done done) {
-  fork_.check(kWhat);
+  fork_.check(kThisPeer);
   if (frames.size() > open_.max_frames) {
     throw InvalidArgumentError("a message of " + std::to_string(frames.size()) + " frames is over the limit of " +
                                agreement_.peer + ": " + std::to_string(open_.max_frames) +
@@ -333,7 +333,7 @@ void Link::prepare(Outgoing& message) const noexcept {
 bool Link::readable() const noexcept { return !inbox_.empty() || failure_ || closing_; }
 
 std::optional<Message> Link::try_recv() {
-  fork_.check(kWhat);
+  fork_.check(kThisPeer);
   std::optional<Message> message;
   bool due = false;
   {
@@ -360,7 +360,7 @@ bool Link::return_due() const noexcept {
 }
 
 void Link::when_readable(Notify notify) {
-  fork_.check(kWhat);
+  fork_.check(kThisPeer);
   {
     const std::lock_guard lock(mutex_);
     if (!notify || !readable()) {
@@ -372,7 +372,7 @@ void Link::when_readable(Notify notify) {
 }
 
 void Link::close(Done done) {
-  fork_.check(kWhat);
+  fork_.check(kThisPeer);
   std::deque<Arrived> dropped_without_the_lock;
   Calls calls;
   {
@@ -432,7 +432,7 @@ bool Link::closed() const noexcept {
 }
 
 Peer::Stats Link::stats() const {
-  fork_.check(kWhat);
+  fork_.check(kThisPeer);
   const std::lock_guard lock(mutex_);
   Peer::Stats stats = stats_;
   stats.regions_of_peer = regions_held_;

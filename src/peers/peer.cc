@@ -14,8 +14,6 @@
 namespace crossdock::peers {
 namespace {
 
-constexpr std::chrono::milliseconds kHookInterval{100};
-
 /// Waits for a call on another thread. The call keeps it, since the one who waits may be interrupted.
 class Signal : public std::enable_shared_from_this<Signal> {
  public:

@@ -42,9 +42,9 @@ array::Type type_of_bounds(const array::Field& field) {
 }
 
 /// A column under construction, of texts, bools, or values of fixed width.
-class Column {
+class StatisticsColumn {
  public:
-  explicit Column(array::Field field)
+  explicit StatisticsColumn(array::Field field)
       : field_(std::move(field)),
         texts_(field_.type.id == TypeId::kUtf8 || field_.type.id == TypeId::kBinary),
         bits_(field_.type.id == TypeId::kBool),
@@ -111,8 +111,8 @@ array::Field field_of(std::string name, array::Type type, bool nullable) {
 
 array::Field numbers(std::string name) { return field_of(std::move(name), {.id = TypeId::kInt64}, false); }
 
-std::vector<Column> columns_of(const PublishedTable& table, const Chosen& chosen) {
-  std::vector<Column> columns;
+std::vector<StatisticsColumn> columns_of(const PublishedTable& table, const Chosen& chosen) {
+  std::vector<StatisticsColumn> columns;
   columns.emplace_back(numbers("rows"));
   for (std::size_t i = 0; i < chosen.columns.size(); ++i) {
     const std::string prefix = std::to_string(chosen.places[i]) + ".";
@@ -136,7 +136,7 @@ class BatchStatisticsTask final : public TableTask {
   std::shared_ptr<const PublishedTable> make() override {
     const auto table = std::exchange(table_, nullptr);
     const auto regions = std::exchange(regions_, {});
-    std::vector<Column> columns = columns_of(*table, chosen_);
+    std::vector<StatisticsColumn> columns = columns_of(*table, chosen_);
     for (const PublishedMessage& message : table->messages) {
       if (message.has_body && message.dictionary.id < 0) columns[0].append(message.rows);
     }
@@ -150,7 +150,7 @@ class BatchStatisticsTask final : public TableTask {
     }
     array::RecordBatch batch;
     std::vector<array::Field> fields;
-    for (const Column& column : columns) {
+    for (const StatisticsColumn& column : columns) {
       fields.push_back(column.field());
       column.put_into(&batch);
     }

@@ -13,7 +13,7 @@ namespace {
 
 using array::TypeId;
 
-enum Column { kName, kSchema, kRows, kBytes, kDevice, kWay, kWhy, kTicket, kVersion, kColumns };
+enum CatalogColumn { kName, kSchema, kRows, kBytes, kDevice, kWay, kWhy, kTicket, kVersion, kColumns };
 constexpr int kRequiredColumns = kWay;
 constexpr const char* kColumnNames[kColumns] = {"name", "schema", "rows",   "bytes",  "device",
                                                 "way",  "why",    "ticket", "version"};

@@ -25,7 +25,7 @@ constexpr std::size_t kMostInline = 12;  // bytes of a text in its view
 std::size_t bytes_of_bits(std::int64_t n) { return static_cast<std::size_t>((n + 7) / 8); }
 
 /// The buffers of a column in one batch.
-struct Column {
+struct ScannedColumn {
   const array::LayoutNode& layout;
   std::int64_t length;
   ColumnBuffer validity;
@@ -33,7 +33,7 @@ struct Column {
 };
 
 /// The validity of a piece of a column: bits, or null if nothing is null.
-const std::byte* validity_of(Column* column, std::int64_t first, std::int64_t n) {
+const std::byte* validity_of(ScannedColumn* column, std::int64_t first, std::int64_t n) {
   if (column->validity.size() == 0) return nullptr;
   return column->validity.read(static_cast<std::uint64_t>(first / 8), bytes_of_bits(n));
 }
@@ -53,7 +53,7 @@ std::int64_t count_nulls(const std::byte* validity, std::int64_t n) {
 }
 
 template <typename Offset>
-void add_texts(Column* column, const std::byte* validity, std::int64_t first, std::int64_t n,
+void add_texts(ScannedColumn* column, const std::byte* validity, std::int64_t first, std::int64_t n,
                array::BoundsFinder* finder) {
   ColumnBuffer& offsets = column->data[0];
   ColumnBuffer& bytes = column->data[1];
@@ -71,7 +71,7 @@ void add_texts(Column* column, const std::byte* validity, std::int64_t first, st
   }
 }
 
-void add_views(Column* column, const std::byte* validity, std::int64_t first, std::int64_t n,
+void add_views(ScannedColumn* column, const std::byte* validity, std::int64_t first, std::int64_t n,
                array::BoundsFinder* finder) {
   const std::byte* const views =
       column->data[0].read(static_cast<std::uint64_t>(first) * kView, static_cast<std::size_t>(n) * kView);
@@ -94,7 +94,7 @@ void add_views(Column* column, const std::byte* validity, std::int64_t first, st
   }
 }
 
-void add_piece(Column* column, const std::byte* validity, std::int64_t first, std::int64_t n,
+void add_piece(ScannedColumn* column, const std::byte* validity, std::int64_t first, std::int64_t n,
                array::BoundsFinder* finder) {
   const array::TypeLayout& type = column->layout.type;
   ColumnBuffer& data = column->data[0];
@@ -112,7 +112,7 @@ void add_piece(Column* column, const std::byte* validity, std::int64_t first, st
   }
 }
 
-BatchStatistics statistics_of(Column column) {
+BatchStatistics statistics_of(ScannedColumn column) {
   BatchStatistics result;
   const auto finder = array::BoundsFinder::make(*column.layout.field);
   for (std::int64_t first = 0; first < column.length; first += kPiece) {
@@ -145,7 +145,8 @@ std::vector<std::vector<BatchStatistics>> compute_batch_statistics(
     for (std::size_t c = 0; c < columns.size(); ++c) {
       const array::ColumnStart& from = starts[static_cast<std::size_t>(columns[c])];
       const array::ColumnStart& to = starts[static_cast<std::size_t>(columns[c]) + 1];
-      Column column{table.schema->nodes()[from.node], header.nodes[from.node].length, buffer_at(from.buffer), {}};
+      ScannedColumn column{
+          table.schema->nodes()[from.node], header.nodes[from.node].length, buffer_at(from.buffer), {}};
       for (std::size_t i = from.buffer + 1; i < to.buffer; ++i) column.data.push_back(buffer_at(i));
       all[c].push_back(statistics_of(std::move(column)));
     }

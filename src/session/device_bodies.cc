@@ -2,12 +2,11 @@
 
 #include <utility>
 
+#include "core/bytes.h"
 #include "dissociated/wire.h"
 
 namespace crossdock::session {
 namespace {
-
-constexpr std::uint64_t kAlignment = 64;
 
 /// The deleter of a body on a device: who holds the body can tell by it where the body is.
 struct OnDevice {
@@ -58,7 +57,7 @@ std::shared_ptr<std::byte> DeviceBodies::allocate(std::uint64_t size) {
     used_ = 0;
   }
   auto* const start = static_cast<std::byte*>(block_->data()) + used_;
-  used_ += align_up(size, kAlignment);
+  used_ += align_up(size, kBufferAlignment);
   return {start, OnDevice{context_, block_}};
 }
 

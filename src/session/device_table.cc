@@ -18,7 +18,6 @@ namespace crossdock::session {
 namespace {
 
 using device::kRegionStart;
-constexpr std::uint64_t kAlignment = 64;
 
 bool has_views(const array::Schema& schema) {
   return std::ranges::any_of(schema.nodes(), [](const array::LayoutNode& node) { return node.type.variadic; }) ||
@@ -33,7 +32,7 @@ std::shared_ptr<const device::Region> host_copy_of(const device::Region& region,
                                                    std::uint64_t* copied) {
   const std::uint64_t end = std::ranges::max(used, {}, &Range::second).second;  // they may overlap
   // The arena's first memory is at the same offset as the region's.
-  const auto arena = std::make_shared<device::Arena>(align_up(end, kAlignment));
+  const auto arena = std::make_shared<device::Arena>(align_up(end, kBufferAlignment));
   const device::BufferRef from = region.memory().slice(kRegionStart, end - kRegionStart);
   const device::BufferRef to{.data = arena->allocate(from.size), .size = from.size};
   device::Context& context = *region.context();
@@ -106,7 +105,7 @@ std::shared_ptr<device::Context> DeviceMemory::context_of(const device::Memory& 
 // Returns the producer's arena that these bytes lie in, at a place that consumers can use; null if there is none.
 std::shared_ptr<device::DeviceArena> DeviceMemory::find_given(const void* pointer, std::uint64_t size,
                                                               const device::Device& device) const {
-  if (reinterpret_cast<std::uintptr_t>(pointer) % kAlignment != 0) return nullptr;  // consumers rely on it
+  if (reinterpret_cast<std::uintptr_t>(pointer) % kBufferAlignment != 0) return nullptr;  // consumers rely on it
   auto arena = runtime_.find_device_arena(pointer, size);
   if (!arena || arena->context()->device() != device) return nullptr;
   if (arena->frozen()) fail_published_arena();
@@ -126,7 +125,7 @@ const std::shared_ptr<device::DeviceArena>& DeviceMemory::own_arena(const std::s
 std::optional<array::RecordBatch> DeviceMemory::in_arenas(exchange::BatchCopy& copy, const device::Device& device) {
   std::vector<std::shared_ptr<device::DeviceArena>> found;
   auto batch = copy.in_place([&](const void* pointer, std::uint64_t size) {
-    const bool aligned = reinterpret_cast<std::uintptr_t>(pointer) % kAlignment == 0;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(pointer) % kBufferAlignment == 0;
     const auto is_there = [&](const auto& arena) { return arena->contains(pointer, size); };
     if (aligned && std::ranges::any_of(found, is_there)) return true;
     auto arena = find_given(pointer, size, device);

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "core/base64.h"
+#include "core/clock.h"
 #include "core/text.h"
 #include "crossdock/version.h"
 #include "dissociated/uri.h"
@@ -64,7 +65,7 @@ constexpr int kLongestSleepMs = 60'000;
 
 constexpr std::int64_t kNsPerMs = 1'000'000;
 // The interval at which drain() asks whether it was interrupted.
-constexpr std::int64_t kAskInterval = 50 * kNsPerMs;
+constexpr std::int64_t kDrainInterval = 50 * kNsPerMs;
 
 // Data of epoll events, in addition to addresses of Members.
 constexpr std::uint64_t kWakerEvent = 0;
@@ -73,10 +74,6 @@ constexpr std::uint64_t kFirstListener = 2;
 constexpr std::size_t kEventsAtOnce = 256;
 // Files that get read leases before connections have their turn again: some 200 us.
 constexpr std::size_t kWatchedAtOnce = 64;
-
-std::int64_t now_ns() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 // Precise only to some milliseconds, but nearly free. It is read in every round, and precise enough for deadlines.
 std::int64_t now_ms() noexcept {
@@ -275,9 +272,9 @@ bool IoLoop::drain(int timeout_ms, const transport::InterruptHook& interrupted) 
     return drains_.emplace_back().get_future();
   });
   for (;;) {
-    const std::int64_t left = std::clamp<std::int64_t>(end - now_ns(), 0, kAskInterval);
+    const std::int64_t left = std::clamp<std::int64_t>(end - now_ns(), 0, kDrainInterval);
     if (drained.wait_for(std::chrono::nanoseconds(left)) == std::future_status::ready) return drained.get();
-    if (left < kAskInterval) return false;
+    if (left < kDrainInterval) return false;
     if (interrupted && interrupted()) throw InterruptedError("waiting for the server's streams was interrupted");
   }
 }

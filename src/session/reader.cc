@@ -7,6 +7,8 @@
 
 #include "array/sizes.h"
 #include "array/slice.h"
+#include "core/bytes.h"
+#include "core/clock.h"
 #include "core/milliseconds.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -45,16 +47,8 @@ std::shared_ptr<transport::BodyMemory> memory_given(const GetOptions& options) {
 // How much later than the message that names it a region's announcement may arrive.
 constexpr std::chrono::milliseconds kAnnouncementTimeout{5000};
 
-// Of the buffers of a body that is read.
-constexpr std::uint64_t kBufferAlignment = 64;
-
 // How often the interrupt hook is called while messages keep arriving: the hook may wait for the GIL.
 constexpr std::int64_t kHookIntervalNs = 100'000'000;
-
-std::int64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
 
 // Returns 0 for no limit.
 std::int64_t deadline_ns(const TimeLimit& timeout) {
@@ -717,10 +711,10 @@ void Reader::Impl::view_packed(const dissociated::Receiver::Item& item) {
   current.received = current.context != nullptr;
   const std::byte* base = item.body.data();
   if (!current.owner) {
-    constexpr std::align_val_t kAlignment{64};
-    auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), kAlignment));
+    constexpr std::align_val_t alignment{kBufferAlignment};
+    auto* memory = static_cast<std::byte*>(::operator new(std::max<std::size_t>(item.body.size(), 1), alignment));
     current.owner = std::shared_ptr<const void>(
-        memory, [](const void* given) { ::operator delete(const_cast<void*>(given), kAlignment); });
+        memory, [](const void* given) { ::operator delete(const_cast<void*>(given), alignment); });
     if (!item.body.empty()) std::memcpy(memory, base, item.body.size());
     base = memory;
   }

@@ -10,7 +10,6 @@
 namespace crossdock::session {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kMaxRegions = 0x10000;
 
@@ -78,13 +77,13 @@ std::uint64_t RegionPool::grant(std::uint64_t need, const Kept& kept) {
 }
 
 std::optional<RegionPool::Block> RegionPool::allocate(std::uint64_t size, const Kept& kept) {
-  size = align_up(std::max<std::uint64_t>(size, kAlignment), kAlignment);
+  size = align_up(std::max<std::uint64_t>(size, kBufferAlignment), kBufferAlignment);
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return std::nullopt;
     if (const std::optional<Block> block = take_block(size)) return block;
   }
-  const std::uint64_t bytes = grant(align_up(size + kAlignment, kPage), kept);
+  const std::uint64_t bytes = grant(align_up(size + kBufferAlignment, kPage), kept);
   if (bytes == 0) {
     const std::lock_guard lock(mutex_);
     if (stopped_) return std::nullopt;
@@ -115,7 +114,7 @@ void RegionPool::add(std::shared_ptr<device::Region> region) {
       slabs_.emplace_back();
       slab = std::prev(slabs_.end());
     }
-    slab->free.assign(1, {kAlignment, bytes - kAlignment});
+    slab->free.assign(1, {kBufferAlignment, bytes - kBufferAlignment});
     slab->region = std::move(region);
     regions_ += bytes;
     if (!stopped_) return;

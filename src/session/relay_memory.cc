@@ -10,9 +10,8 @@
 namespace crossdock::session {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;  // an arena's
 /// What a table takes at least: its memory file has whole pages.
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLeastTableBytes = 4096;
 
 }  // namespace
 
@@ -124,7 +123,7 @@ std::shared_ptr<std::byte> FetchMemory::allocate(std::uint64_t size) {
   // Also bounds the sum below.
   if (size > memory_->limit()) memory_->take(size, name_);
   const std::lock_guard lock(mutex_);
-  const std::uint64_t allocated = allocated_ + align_up(std::max<std::uint64_t>(size, 1), kAlignment);
+  const std::uint64_t allocated = allocated_ + align_up(std::max<std::uint64_t>(size, 1), kBufferAlignment);
   count(std::max(allocated, charged_.buffers) + charged_.messages);
   std::shared_ptr<std::byte> bytes{arena_, arena_->allocate(size)};
   allocated_ = allocated;
@@ -144,7 +143,7 @@ void FetchMemory::keep(const std::shared_ptr<const PublishedTable>& table) {
   const std::uint64_t messages = table->metadata.capacity() + table->messages.capacity() * sizeof(PublishedMessage) +
                                  table->buffers.capacity() * sizeof(dissociated::RemoteBuffer) +
                                  cost_of(*table->schema);
-  const std::uint64_t needed = std::max(bodies + messages, kPage);
+  const std::uint64_t needed = std::max(bodies + messages, kLeastTableBytes);
   count(needed);
   memory_->keep(needed, table);
   kept_ = true;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/milliseconds.h"
 #include "core/release.h"
 #include "core/text.h"
@@ -28,11 +29,6 @@ constexpr std::uint64_t kBytesPerUnit = 4;
 
 // Messages that are read of a connection that ends: more than a ring holds of those that free something.
 constexpr int kMostLastMessages = 1 << 16;
-
-// By the clock of TurnBudget.
-std::int64_t now_ns() noexcept {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 bool is_one_of(const std::exception& reason, std::initializer_list<ErrorCode> codes) {
   const auto* const ours = dynamic_cast<const Error*>(&reason);

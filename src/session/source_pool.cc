@@ -13,7 +13,7 @@ namespace crossdock::session {
 namespace {
 
 // Interval at which a waiting thread calls `interrupted`.
-constexpr std::chrono::milliseconds kAskInterval{50};
+constexpr std::chrono::milliseconds kWaitInterval{50};
 
 thread_local const SourcePool* pool_of_this_thread = nullptr;
 
@@ -249,7 +249,7 @@ void SourcePool::close() noexcept {
 bool SourcePool::wait(const std::function<bool()>& interrupted) {
   std::unique_lock lock(mutex_);
   const auto all_ended = [this] { return unfinished_.empty() && threads_.empty(); };
-  while (!done_.wait_for(lock, kAskInterval, all_ended)) {
+  while (!done_.wait_for(lock, kWaitInterval, all_ended)) {
     lock.unlock();
     if (interrupted && interrupted()) return false;
     lock.lock();

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 
+#include "core/clock.h"
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "transport/transport.h"
 
@@ -15,13 +17,7 @@ namespace {
 
 constexpr std::int64_t kMillisecond = 1'000'000;  // ns
 constexpr std::int64_t kAutoSpin = 30'000;        // ns: about the cost of one sleep and wake-up
-constexpr std::int64_t kHookInterval = 100 * kMillisecond;
-constexpr int kLooks = 64;  // checks between two reads of the clock while spinning
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+constexpr int kLooks = 64;                        // checks between two reads of the clock while spinning
 
 void pause() noexcept {
 #if defined(__x86_64__)
@@ -65,7 +61,7 @@ bool spin(Connection& connection, std::int64_t until, const InterruptHook& inter
 bool sleep(Connection& connection, std::int64_t deadline, const InterruptHook& interrupted) {
   for (;;) {
     if (!connection.prepare_sleep()) return true;
-    std::int64_t left = interrupted ? kHookInterval : -1;
+    std::int64_t left = interrupted ? kHookInterval / std::chrono::nanoseconds(1) : -1;
     if (deadline != 0) {
       const std::int64_t until_deadline = std::max<std::int64_t>(deadline - now_ns(), 0);
       left = left < 0 ? until_deadline : std::min(left, until_deadline);

@@ -88,6 +88,12 @@ inline std::unique_ptr<array::BatchStream> number_stream(int batches, std::int64
   });
 }
 
+/// Batches of 100 rows without an end.
+inline std::unique_ptr<array::BatchStream> endless_stream() {
+  return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                          [] { return std::optional(number_batch(0, 100)); });
+}
+
 inline std::unique_ptr<array::BatchStream> stream_of(std::vector<array::RecordBatch> batches) {
   auto schema = batches.front().schema;
   return array::make_stream(std::move(schema), std::move(batches));

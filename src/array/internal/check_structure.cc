@@ -12,9 +12,9 @@
 namespace crossdock::array {
 namespace {
 
-class Checker {
+class StructureChecker {
  public:
-  Checker(const RecordBatch& batch, const Place* parent)
+  StructureChecker(const RecordBatch& batch, const Place* parent)
       : batch_(batch), schema_(*batch.schema), parent_(parent), readable_(batch.host_readable()) {}
 
   void run();
@@ -70,12 +70,12 @@ class Checker {
   const bool readable_;
 };
 
-void Checker::fail_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
+void StructureChecker::fail_size(std::size_t i, const BufferView& buffer, std::int64_t needed, const char* what) const {
   fail(i, std::string("its ") + what + " buffer has " + std::to_string(buffer.data == nullptr ? 0 : buffer.size) +
               " bytes, but its length needs " + std::to_string(needed));
 }
 
-void Checker::check_length(std::size_t i, const Frame& parent, bool top) const {
+void StructureChecker::check_length(std::size_t i, const Frame& parent, bool top) const {
   const Node& node = batch_.nodes[i];
   check_node(node, [&](const std::string& what) { fail(i, what); });
   if (node.length < parent.required_length || (top && node.length != parent.required_length)) {
@@ -84,7 +84,7 @@ void Checker::check_length(std::size_t i, const Frame& parent, bool top) const {
   }
 }
 
-void Checker::check_validity(std::size_t i, const BufferView& validity, std::int64_t end) const {
+void StructureChecker::check_validity(std::size_t i, const BufferView& validity, std::int64_t end) const {
   const Node& node = batch_.nodes[i];
   if (validity.data == nullptr && validity.size == 0) {
     if (node.null_count != 0) {
@@ -97,7 +97,7 @@ void Checker::check_validity(std::size_t i, const BufferView& validity, std::int
 
 /// Returns the length that the node's offsets require of the data that they point into; 0 if they can't be read here.
 template <typename Offset>
-std::int64_t Checker::last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const {
+std::int64_t StructureChecker::last_offset(std::size_t i, const BufferView& offsets, std::int64_t end) const {
   constexpr auto kWidth = static_cast<std::int64_t>(sizeof(Offset));
   if (end == 0 && offsets.size < kWidth) return 0;
   check_size(i, offsets, product(i, end == std::numeric_limits<std::int64_t>::max() ? end : end + 1, kWidth),
@@ -126,7 +126,7 @@ const char* buffer_name(BufferKind kind) noexcept {
 }
 
 /// Returns the length that children must have.
-std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::int64_t end) const {
+std::int64_t StructureChecker::check_buffers(std::size_t i, const BufferCursor& at, std::int64_t end) const {
   const LayoutNode& layout = schema_.nodes()[i];
   const BufferView* buffers = batch_.buffers.data() + at.first();
   std::int64_t pointed_to = 0;
@@ -162,7 +162,7 @@ std::int64_t Checker::check_buffers(std::size_t i, const BufferCursor& at, std::
 
 /// Checks `i`, a node of run ends, which is the first child of the node before it. That node shows elements up to
 /// `end`; the values come next. `at` is at the run ends.
-void Checker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const {
+void StructureChecker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t end) const {
   const Node& ends = batch_.nodes[i];
   const Node& values = batch_.nodes[i + 1];
   if (ends.null_count > 0) fail(i, std::to_string(ends.null_count) + " run ends are null");
@@ -177,7 +177,7 @@ void Checker::check_run_ends(std::size_t i, const BufferCursor& at, std::int64_t
   }
 }
 
-void Checker::check_dictionary(std::size_t i) const {
+void StructureChecker::check_dictionary(std::size_t i) const {
   const auto slot = static_cast<std::size_t>(schema_.nodes()[i].dictionary_slot);
   const RecordBatch* dictionary = batch_.dictionaries[slot].get();
   const Node& node = batch_.nodes[i];
@@ -194,10 +194,10 @@ void Checker::check_dictionary(std::size_t i) const {
          "its dictionary's values are not of the schema's type, " + type_name(expected.values->fields().front().type));
   }
   const Place here{parent_, &schema_, i};
-  Checker(*dictionary, &here).run();
+  StructureChecker(*dictionary, &here).run();
 }
 
-void Checker::run() {
+void StructureChecker::run() {
   const std::vector<LayoutNode>& layout = schema_.nodes();
   if (!batch_.counts_fit()) throw InvalidDataError(in_field(path_of(parent_)) + counts_message(batch_));
   if (batch_.num_rows < 0) throw_invalid(path_of(parent_), std::to_string(batch_.num_rows) + " rows");
@@ -247,7 +247,7 @@ void check_readable(const RecordBatch& batch, const char* function) {
 
 void check_structure(const RecordBatch& batch) {
   if (batch.schema == nullptr) throw InvalidDataError("top level: the batch has no schema");
-  Checker(batch, nullptr).run();
+  StructureChecker(batch, nullptr).run();
 }
 
 }  // namespace crossdock::array

@@ -15,6 +15,7 @@
 #include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
+#include "array/view_layout.h"
 #include "core/bytes.h"
 #include "crossdock/core/error.h"
 
@@ -23,8 +24,6 @@ namespace {
 
 // ---- reading ----
 
-constexpr std::int64_t kViewSize = 16;
-constexpr std::int64_t kMaxInline = 12;
 /// Distance of the buffers that bytes are cut into for views, whose offsets have 31 bits.
 constexpr std::int64_t kPiece = std::int64_t{1} << 31;
 
@@ -195,9 +194,9 @@ class Distinct {
 };
 
 /// Writes the nodes of a batch, whose schema and memory are set, one after another.
-class Writer {
+class Reencoder {
  public:
-  Writer(RecordBatch* out, Copies* copies, std::int64_t* copied) : out_(*out), copies_(*copies), copied_(*copied) {}
+  Reencoder(RecordBatch* out, Copies* copies, std::int64_t* copied) : out_(*out), copies_(*copies), copied_(*copied) {}
 
   void write(const Source& in) {
     const LayoutNode& want = out_.schema->nodes()[out_.nodes.size()];
@@ -364,7 +363,7 @@ class Writer {
     dictionary->nodes = {{dictionary->num_rows, 0, 0}};
     dictionary->buffers = {{}};
     const auto value = [&](std::int64_t i) { return values[static_cast<std::size_t>(i)]; };
-    Writer(dictionary.get(), &copies_, &copied_)
+    Reencoder(dictionary.get(), &copies_, &copied_)
         .write_values(dictionary->schema->nodes()[0], dictionary->num_rows, value, pieces);
     return dictionary;
   }
@@ -386,7 +385,7 @@ RecordBatch reencoded(RecordBatch batch, const std::shared_ptr<const Schema>& to
   out.schema = to;
   out.num_rows = source->num_rows;
   out.custom_metadata = source->custom_metadata;
-  Writer writer(&out, copies.get(), copied);
+  Reencoder writer(&out, copies.get(), copied);
   BufferCursor at(source->variadic_counts);
   for (std::size_t node = 0; node < to->nodes().size(); ++node) {
     at.enter(source->schema->nodes()[node]);

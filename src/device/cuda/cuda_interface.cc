@@ -8,7 +8,7 @@ namespace crossdock::device {
 
 namespace {
 
-void check_stream(std::int64_t stream) {
+void check_cuda_stream(std::int64_t stream) {
   if (stream != 0) return;
   throw InvalidArgumentError(
       "stream 0 is ambiguous on CUDA: give 1 for the legacy default stream, 2 for the per-thread one");
@@ -22,7 +22,7 @@ Interface cuda_interface() noexcept {
           .default_stream = std::bit_cast<void*>(kCudaLegacyStream),
           .last_of_each_device = std::bit_cast<void*>(kCudaPerThreadStream),
           .orders_across_devices = true,
-          .check_stream = check_stream};
+          .check_stream = check_cuda_stream};
 }
 
 }  // namespace crossdock::device

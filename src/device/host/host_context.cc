@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/memory_limit.h"
 #include "crossdock/core/error.h"
 #include "device/internal/driver_checks.h"
@@ -17,13 +18,12 @@ namespace crossdock::device {
 
 namespace {
 
-constexpr std::string_view kName = "host";
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::string_view kHostDriver = "host";
 
-void check_queue(const Queue& queue) { checks::queue(kName, queue, {Device{}}); }
+void check_queue(const Queue& queue) { checks::queue(kHostDriver, queue, {Device{}}); }
 
 void check_memory(const BufferRef& memory, const char* what) {
-  checks::memory(kName, memory, host_readable(memory.device.type), what);
+  checks::memory(kHostDriver, memory, host_readable(memory.device.type), what);
 }
 
 BufferRef host_memory(void* data, std::uint64_t size, bool read_only) noexcept {
@@ -54,7 +54,7 @@ Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
   check_queue(queue);
   if (kind != MemoryKind::kHost) throw UnsupportedError("the host driver has host memory only");
   if (size == 0) return {};
-  checks::size(kName, size);
+  checks::size(kHostDriver, size);
   if (sharing == Sharing::kExportable) {
     std::shared_ptr<Region> region = Region::make_recycled(size, "crossdock-host");
     exports_->add(region);
@@ -67,7 +67,7 @@ Buffer HostContext::allocate(std::uint64_t size, MemoryKind kind, Sharing sharin
     return {host_memory(data, size, false), std::move(owner)};
   }
   check_memory_room(size, "a buffer of the host driver");
-  void* data = std::aligned_alloc(kAlignment, align_up(size, kAlignment));
+  void* data = std::aligned_alloc(kBufferAlignment, align_up(size, kBufferAlignment));
   if (data == nullptr) throw ResourceError("the host driver has no memory for " + std::to_string(size) + " bytes");
   return {host_memory(data, size, false), std::shared_ptr<void>(data, std::free)};
 }
@@ -87,7 +87,7 @@ void HostContext::copy(const BufferRef& to, const BufferRef& from, const Queue& 
   check_queue(queue);
   check_memory(to, "the target of a copy");
   check_memory(from, "the source of a copy");
-  checks::copy(kName, to, from);
+  checks::copy(kHostDriver, to, from);
   if (to.size != 0) std::memcpy(to.data, from.data, to.size);
 }
 
@@ -115,7 +115,7 @@ MemoryHandle HostContext::export_memory(const BufferRef& memory) {
     throw UnsupportedError("the host driver exports only memory that it allocated as exportable");
   }
   MemoryHandle handle;
-  handle.driver = kName;
+  handle.driver = kHostDriver;
   // The importer checks the descriptor's size. So the handle holds the region's size, as well as the exported part.
   handle.opaque.resize(sizeof(std::uint64_t));
   store_le<std::uint64_t>(handle.opaque.data(), region->size());
@@ -127,7 +127,7 @@ MemoryHandle HostContext::export_memory(const BufferRef& memory) {
 }
 
 Buffer HostContext::import_memory(MemoryHandle handle, const std::string& where) {
-  const std::uint64_t whole = checks::handle(kName, handle, sizeof(std::uint64_t), 0, where);
+  const std::uint64_t whole = checks::handle(kHostDriver, handle, sizeof(std::uint64_t), 0, where);
   if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the host driver lacks its descriptor");
   const std::shared_ptr<const Region> region =
       Region::adopt(std::move(handle.descriptor), RegionKind::kRecycled, whole, {}, where);

@@ -20,7 +20,7 @@
 namespace crossdock::device {
 namespace {
 
-constexpr const char* kName = "crossdock-pool";
+constexpr const char* kPoolName = "crossdock-pool";
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 
 [[noreturn]] void fail_mapping(std::uint64_t bytes) {
@@ -38,11 +38,11 @@ void* map(void* at, std::uint64_t bytes, int protection, int flags, int fd) noex
 }  // namespace
 
 PoolBlock::PoolBlock(std::uint64_t bytes, bool backed) : bytes_(bytes) {
-  const UniqueFd fd = memfd::create(kName);
-  memfd::resize(fd, bytes, kName);
+  const UniqueFd fd = memfd::create(kPoolName);
+  memfd::resize(fd, bytes, kPoolName);
   if (backed) {
     check_memory_room(bytes, "an allocation in a Pool");
-    memfd::fill_holes(fd, 0, bytes, kName);
+    memfd::fill_holes(fd, 0, bytes, kPoolName);
   }
   void* const start = map(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get());
   if (start == MAP_FAILED) fail_mapping(bytes);
@@ -53,8 +53,8 @@ PoolBlock::PoolBlock(std::uint64_t bytes, bool backed) : bytes_(bytes) {
     // Where the system grants huge pages to those who ask for them, a large block is a few pages instead of thousands.
     // Elsewhere the call fails, or changes nothing.
     if (bytes >= kHugePage) static_cast<void>(::madvise(start, bytes, MADV_HUGEPAGE));
-    memfd::seal(fd, memfd::kRecycledSeals, kName);
-    fd_ = memfd::reopen_read_only(fd, kName);
+    memfd::seal(fd, memfd::kRecycledSeals, kPoolName);
+    fd_ = memfd::reopen_read_only(fd, kPoolName);
   } catch (...) {
     ::munmap(start, bytes);
     throw;
@@ -67,15 +67,15 @@ PoolBlock::~PoolBlock() {
 
 void PoolBlock::back() const {
   const UniqueFd& fd = region_ ? region_->fd_ : fd_;
-  if (memfd::fully_backed(fd, bytes_, kName)) return;
+  if (memfd::fully_backed(fd, bytes_, kPoolName)) return;
   check_memory_room(bytes_, "lending memory of a Pool");
-  memfd::fill_holes(memfd::reopen_writable(fd, kName), 0, bytes_, kName);
+  memfd::fill_holes(memfd::reopen_writable(fd, kPoolName), 0, bytes_, kPoolName);
 }
 
 void PoolBlock::make_private() {
   std::shared_ptr<Region> region(new Region);
   region->kind_ = RegionKind::kRecycled;
-  region->name_ = kName;
+  region->name_ = kPoolName;
   region->size_ = bytes_;
   // A new writable mapping can't be made, since the file is sealed against it. The mapping that there is can be moved
   // or copied. Moves its page tables, so that the region has no page to fault in. The mapping at the old addresses

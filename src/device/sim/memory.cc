@@ -26,7 +26,6 @@ constexpr std::uint64_t kFilledEnd = std::uint64_t{64} << 10;
 constexpr std::uint64_t kFilledLine = 64;
 constexpr std::uint64_t kMostQuarantined = std::uint64_t{16} << 30;  // of addresses without memory behind them
 constexpr std::size_t kMostRanges = 512;
-constexpr const char* kName = "crossdock-sim";
 
 std::byte* map(int fd, std::uint64_t size, int rights, int flags) {
   void* start = ::mmap(nullptr, size, rights, flags, fd, 0);
@@ -76,9 +75,9 @@ std::shared_ptr<Block> BlockPool::take(std::uint64_t size) {
     }
   }
   if (block == nullptr) {
-    const UniqueFd fd = memfd::create(kName);
-    memfd::resize(fd, size, kName);
-    memfd::fill_holes(fd, 0, size, kName);
+    const UniqueFd fd = memfd::create(kMemoryName);
+    memfd::resize(fd, size, kMemoryName);
+    memfd::fill_holes(fd, 0, size, kMemoryName);
     block = std::make_unique<Block>(fd, size, Block::Pages::kPopulated);
   }
   fill_with_pattern(block->alias(), size);

@@ -15,6 +15,9 @@
 
 namespace crossdock::device::sim {
 
+/// The name of memory files.
+inline constexpr const char* kMemoryName = "crossdock-sim";
+
 /// The seals of memory that is handed to other processes: they may write it, but its size is fixed.
 extern const int kShareSeals;
 

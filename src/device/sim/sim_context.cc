@@ -10,7 +10,7 @@ namespace crossdock::device::sim {
 
 namespace {
 
-constexpr std::string_view kName = "sim";
+constexpr std::string_view kSimDriver = "sim";
 constexpr std::size_t kOpaque = 2 * sizeof(std::uint64_t);  // the allocation's size, and its kind
 
 }  // namespace
@@ -35,7 +35,7 @@ WorkQueue& queue_of(void* native, const World& world) {
 }
 
 WorkQueue& SimContext::check_queue(const Queue& queue) const {
-  checks::queue(kName, queue, {device_});
+  checks::queue(kSimDriver, queue, {device_});
   return queue_of(queue.native(), *world_);
 }
 
@@ -105,7 +105,7 @@ MemoryHandle SimContext::export_memory(const BufferRef& memory) {
     throw UnsupportedError("the sim driver exports only memory that it allocated as exportable");
   }
   MemoryHandle handle;
-  handle.driver = kName;
+  handle.driver = kSimDriver;
   handle.opaque.resize(kOpaque);
   store_le<std::uint64_t>(handle.opaque.data(), view->size());
   store_le<std::uint64_t>(handle.opaque.data() + sizeof(std::uint64_t), static_cast<std::uint64_t>(view->kind()));
@@ -118,7 +118,7 @@ MemoryHandle SimContext::export_memory(const BufferRef& memory) {
 Buffer SimContext::import_memory(MemoryHandle handle, const std::string& where) {
   world_->enter(SimVerb::kImportMemory);
   world_->check_device(device_);
-  const std::uint64_t whole = checks::handle(kName, handle, kOpaque, 0, where);
+  const std::uint64_t whole = checks::handle(kSimDriver, handle, kOpaque, 0, where);
   if (!handle.descriptor) throw ProtocolError(where + ": a memory handle of the sim driver lacks its descriptor");
   const auto kind = load_le<std::uint64_t>(handle.opaque.data() + sizeof(std::uint64_t));
   if (kind > static_cast<std::uint64_t>(MemoryKind::kShared)) {

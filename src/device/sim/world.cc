@@ -16,7 +16,6 @@ constexpr std::size_t kMostFaults = 100;
 constexpr std::size_t kMostHostAccesses = 4096;
 constexpr std::uint64_t kMost = std::uint64_t{1} << 46;  // a process may map 2^47 bytes
 constexpr std::uint64_t kPooled = std::uint64_t{512} << 20;
-constexpr const char* kName = "crossdock-sim";
 
 std::uint64_t address_of(const void* pointer) noexcept { return reinterpret_cast<std::uintptr_t>(pointer); }
 
@@ -193,10 +192,10 @@ std::shared_ptr<View> World::allocate(std::uint64_t size, Device device, MemoryK
   std::shared_ptr<Block> block;
   UniqueFd descriptor;
   if (exportable) {
-    descriptor = memfd::create(kName);
-    memfd::resize(descriptor, whole, kName);
-    memfd::fill_holes(descriptor, 0, whole, kName);
-    memfd::seal(descriptor, kShareSeals, kName);
+    descriptor = memfd::create(kMemoryName);
+    memfd::resize(descriptor, whole, kMemoryName);
+    memfd::fill_holes(descriptor, 0, whole, kMemoryName);
+    memfd::seal(descriptor, kShareSeals, kMemoryName);
     block = std::make_shared<Block>(descriptor, whole, Block::Pages::kPopulated);
     fill_with_pattern(block->alias(), whole);
   } else {

@@ -153,7 +153,7 @@ class OurDriver final : public SyclDriver {
   }
 
  private:
-  const Api& api() const noexcept { return library_->api(); }
+  const sycl::Api& api() const noexcept { return library_->api(); }
 
   /// Returns the index of a device. Throws NotFoundError, and like SyclLibrary::devices().
   std::size_t find(const Device& device) const {

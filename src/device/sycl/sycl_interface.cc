@@ -5,7 +5,7 @@ namespace crossdock::device {
 
 namespace {
 
-void check_stream(std::int64_t /*stream*/) {
+void check_sycl_stream(std::int64_t /*stream*/) {
   throw InvalidArgumentError(
       "stream must be a SYCL queue (of dpctl, or crossdock.Queue), -1 or None: SYCL has no stream numbers");
 }
@@ -13,7 +13,7 @@ void check_stream(std::int64_t /*stream*/) {
 }  // namespace
 
 Interface sycl_interface() noexcept {
-  return {.device = DeviceType::kOneApi, .one_type_for_all_kinds = true, .check_stream = check_stream};
+  return {.device = DeviceType::kOneApi, .one_type_for_all_kinds = true, .check_stream = check_sycl_stream};
 }
 
 }  // namespace crossdock::device

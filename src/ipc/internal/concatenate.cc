@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "array/view_layout.h"
 #include "core/bytes.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -23,18 +24,14 @@ using array::Node;
 using array::RecordBatch;
 using array::TypeId;
 
-constexpr std::align_val_t kAlignment{64};
-constexpr std::int64_t kViewSize = 16;
-constexpr std::int32_t kMostInline = 12;
-
 struct FreeAligned {
-  void operator()(std::byte* memory) const noexcept { ::operator delete(memory, kAlignment); }
+  void operator()(std::byte* memory) const noexcept { ::operator delete (memory, std::align_val_t{kBufferAlignment}); }
 };
-using Block = std::unique_ptr<std::byte, FreeAligned>;
+using AlignedBytes = std::unique_ptr<std::byte, FreeAligned>;
 
 /// The owner of the new batch: its own buffers, and the parts, into whose memory its views still point.
 struct Memory {
-  std::vector<Block> blocks;
+  std::vector<AlignedBytes> blocks;
   std::vector<std::shared_ptr<const void>> parts;
 };
 
@@ -46,7 +43,7 @@ bool bit(const std::byte* bits, std::int64_t i) noexcept {
 void set_bit(std::byte* bits, std::int64_t i) noexcept { bits[i / 8] |= static_cast<std::byte>(1 << (i % 8)); }
 
 template <class T>
-T at(const std::byte* bytes, std::int64_t i) noexcept {
+T element(const std::byte* bytes, std::int64_t i) noexcept {
   return load_le<T>(bytes + i * static_cast<std::int64_t>(sizeof(T)));
 }
 template <class T>
@@ -143,7 +140,8 @@ class Concatenation {
   /// Allocates zeroed memory as the buffer that is being added.
   std::byte* allocate_buffer(std::int64_t size) {
     if (size == 0) return nullptr;
-    Block block(static_cast<std::byte*>(::operator new(static_cast<std::size_t>(size), kAlignment)));
+    AlignedBytes block(
+        static_cast<std::byte*>(::operator new (static_cast<std::size_t>(size), std::align_val_t{kBufferAlignment})));
     std::memset(block.get(), 0, static_cast<std::size_t>(size));
     std::byte* const data = block.get();
     memory_->blocks.push_back(std::move(block));
@@ -206,7 +204,7 @@ class Concatenation {
       for (std::int64_t i = 1; i <= lengths[p]; ++i) {
         // Unsigned arithmetic: offsets before the last aren't checked here, and a sum with an invalid one must not be
         // undefined.
-        put<Offset>(to, ++end, static_cast<Offset>(static_cast<Unsigned>(base) + at<Unsigned>(from, i)));
+        put<Offset>(to, ++end, static_cast<Offset>(static_cast<Unsigned>(base) + element<Unsigned>(from, i)));
       }
       base += last;
     }
@@ -223,7 +221,7 @@ class Concatenation {
         const std::byte* from = bytes_of(buffer(p, b, here));
         for (std::int64_t i = 0; i < lengths[p]; ++i) {
           // The last run of a part may reach beyond the elements that the part shows.
-          const std::int64_t run_end = std::clamp<std::int64_t>(at<End>(from, i), 0, run_lengths[p]);
+          const std::int64_t run_end = std::clamp<std::int64_t>(element<End>(from, i), 0, run_lengths[p]);
           put<End>(to, end++, static_cast<End>(base + run_end));
         }
         base += run_lengths[p];
@@ -236,12 +234,12 @@ class Concatenation {
 
   void add_views(const LayoutNode& layout, std::size_t b, const std::vector<BufferCursor>& here, const Lengths& lengths,
                  std::int64_t length) {
-    add_elements(layout, kViewSize, b, here, lengths, length);
+    add_elements(layout, array::kViewSize, b, here, lengths, length);
     auto* to = const_cast<std::byte*>(bytes_of(out_.buffers.back()));
     std::size_t base = 0;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
-      for (std::int64_t i = 0; i < lengths[p]; ++i, to += kViewSize) {
-        if (load_le<std::int32_t>(to) <= kMostInline) continue;
+      for (std::int64_t i = 0; i < lengths[p]; ++i, to += array::kViewSize) {
+        if (load_le<std::int32_t>(to) <= array::kMaxInline) continue;
         // Unsigned arithmetic: a null view may have any value.
         store_le(to + 8, static_cast<std::uint32_t>(load_le<std::uint32_t>(to + 8) + base));
       }

@@ -7,12 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "core/bytes.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::ipc {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
 // A block is reused if it is at most twice as large as needed, plus this tolerance.
 constexpr std::size_t kSmallChange = 1 << 16;
 
@@ -23,7 +23,7 @@ struct Block {
 
 void free_block(Block* block) noexcept {
   if (block == nullptr) return;
-  ::operator delete(block->data, kAlignment);
+  ::operator delete (block->data, std::align_val_t{kBufferAlignment});
   delete block;
 }
 
@@ -88,7 +88,8 @@ std::shared_ptr<std::byte> OutputMemory::take(std::size_t size) {
   if (block == nullptr) {
     auto made = std::make_unique<Block>();
     made->capacity = std::max<std::size_t>(size, 1);
-    made->data = static_cast<std::byte*>(::operator new(made->capacity, kAlignment, std::nothrow));
+    made->data =
+        static_cast<std::byte*>(::operator new (made->capacity, std::align_val_t{kBufferAlignment}, std::nothrow));
     if (made->data == nullptr) {
       throw ResourceError("there is no memory for a body of " + std::to_string(size) + " bytes");
     }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "array/view_layout.h"
 #include "core/bytes.h"
 
 namespace crossdock::ipc {
@@ -16,33 +17,30 @@ using array::LayoutNode;
 using array::RecordBatch;
 using array::TypeId;
 
-constexpr std::int64_t kViewSize = 16;
-constexpr std::int32_t kMostInline = 12;
-
-const std::byte* bytes_of(const BufferView& view) noexcept { return static_cast<const std::byte*>(view.data); }
-
 bool same_bytes(const std::byte* a, const std::byte* b, std::int64_t n) noexcept {
   return n == 0 || std::memcmp(a, b, static_cast<std::size_t>(n)) == 0;
 }
 
 template <class T>
-std::int64_t at(const std::byte* bytes, std::int64_t i) noexcept {
+std::int64_t integer_at(const std::byte* bytes, std::int64_t i) noexcept {
   return load_once<T>(bytes + i * static_cast<std::int64_t>(sizeof(T)));
 }
 
 /// One of the two batches, with its position in the schema's preorder.
 struct Side {
   explicit Side(const RecordBatch& given) : batch(given), cursor(given.variadic_counts) {}
-  const std::byte* buffer(std::size_t b) const { return bytes_of(batch.buffers[cursor.first() + b]); }
+  const std::byte* buffer(std::size_t b) const {
+    return static_cast<const std::byte*>(batch.buffers[cursor.first() + b].data);
+  }
   std::int64_t size(std::size_t b) const { return batch.buffers[cursor.first() + b].size; }
   bool valid(std::int64_t i) const noexcept {
     return validity == nullptr || (std::to_integer<int>(validity[i / 8]) >> (i % 8) & 1) != 0;
   }
   /// Returns the bytes of a view.
   ByteSpan view(std::int64_t i) const {
-    const std::byte* header = buffer(1) + i * kViewSize;
+    const std::byte* header = buffer(1) + i * array::kViewSize;
     const auto length = load_once<std::int32_t>(header);
-    if (length <= kMostInline) return {header + 4, static_cast<std::size_t>(std::max(length, 0))};
+    if (length <= array::kMaxInline) return {header + 4, static_cast<std::size_t>(std::max(length, 0))};
     const auto number = load_once<std::uint32_t>(header + 8);
     const auto offset = load_once<std::int32_t>(header + 12);
     // The dictionary may come from another producer and may not have been checked as fully as this.
@@ -143,9 +141,9 @@ class Comparison {
     const auto end = [&](const Side& side, std::int64_t i) {
       std::int64_t found = 0;
       switch (type) {
-        case TypeId::kInt16: found = at<std::int16_t>(side.buffer(1), i); break;
-        case TypeId::kInt32: found = at<std::int32_t>(side.buffer(1), i); break;
-        default: found = at<std::int64_t>(side.buffer(1), i);
+        case TypeId::kInt16: found = integer_at<std::int16_t>(side.buffer(1), i); break;
+        case TypeId::kInt32: found = integer_at<std::int32_t>(side.buffer(1), i); break;
+        default: found = integer_at<std::int64_t>(side.buffer(1), i);
       }
       return std::min(found, rows);
     };
@@ -161,7 +159,7 @@ class Comparison {
   bool same_offsets(std::size_t b, std::int64_t n, std::int64_t* pointed) const {
     *pointed = 0;
     if (n == 0) return true;
-    *pointed = at<Offset>(a_.buffer(b), n);
+    *pointed = integer_at<Offset>(a_.buffer(b), n);
     return *pointed >= 0 && same_bytes(a_.buffer(b), b_.buffer(b), (n + 1) * static_cast<std::int64_t>(sizeof(Offset)));
   }
 
@@ -177,9 +175,9 @@ class Comparison {
     *pointed = 0;
     if (n == 0) return true;
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t size = at<Offset>(a_.buffer(2), i);
-      const std::int64_t offset = at<Offset>(a_.buffer(1), i);
-      if (size != at<Offset>(b_.buffer(2), i) || offset != at<Offset>(b_.buffer(1), i)) return false;
+      const std::int64_t size = integer_at<Offset>(a_.buffer(2), i);
+      const std::int64_t offset = integer_at<Offset>(a_.buffer(1), i);
+      if (size != integer_at<Offset>(b_.buffer(2), i) || offset != integer_at<Offset>(b_.buffer(1), i)) return false;
       if (size < 0 || offset < 0 || size > std::numeric_limits<std::int64_t>::max() - offset) return false;
       *pointed = std::max(*pointed, offset + size);
     }
@@ -193,7 +191,8 @@ class Comparison {
     for (const std::int8_t code : layout.field->type.type_codes) {
       std::int64_t pointed = 0;
       for (std::int64_t i = 0; i < n; ++i) {
-        if (at<std::int8_t>(ids, i) == code) pointed = std::max(pointed, at<std::int32_t>(offsets, i) + 1);
+        if (integer_at<std::int8_t>(ids, i) == code)
+          pointed = std::max(pointed, integer_at<std::int32_t>(offsets, i) + 1);
       }
       if (!compare(pointed, nullptr)) return false;
     }

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "array/view_layout.h"
+#include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 
@@ -14,9 +16,6 @@ namespace {
 using array::BufferKind;
 using array::LayoutNode;
 using array::TypeId;
-
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::int32_t kMostInline = 12;
 
 /// The widths of the numbers in one element, in their order; none if there is nothing to swap.
 struct Element {
@@ -49,10 +48,9 @@ Element element_of(const LayoutNode& layout, BufferKind kind) noexcept {
 }
 
 void swap_views(std::byte* at, std::int64_t size) noexcept {
-  constexpr std::int64_t kViewSize = 16;
-  for (std::byte* const end = at + size / kViewSize * kViewSize; at != end; at += kViewSize) {
+  for (std::byte* const end = at + size / array::kViewSize * array::kViewSize; at != end; at += array::kViewSize) {
     std::reverse(at, at + 4);
-    if (load_le<std::int32_t>(at) <= kMostInline) continue;  // the bytes themselves follow
+    if (load_le<std::int32_t>(at) <= array::kMaxInline) continue;  // the bytes themselves follow
     // The first four bytes of the text stay unchanged; then follow the number of the buffer and the offset in it.
     std::reverse(at + 8, at + 12);
     std::reverse(at + 12, at + 16);
@@ -110,7 +108,7 @@ std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchH
                                        std::vector<array::BufferView>* views) {
   std::uint64_t total = 0;
   for_each_swapped(schema, header, [&](std::size_t i, const Element&) {
-    total += align_up(static_cast<std::uint64_t>((*views)[i].size), kAlignment);
+    total += align_up(static_cast<std::uint64_t>((*views)[i].size), kBufferAlignment);
     // Several buffers of a hostile body may be the same bytes.
     if (total > static_cast<std::uint64_t>(limits.max_decompressed_bytes)) {
       throw InvalidDataError(std::string(where) + ": swapping the body's bytes would take more than the limit of " +
@@ -126,7 +124,7 @@ std::shared_ptr<const void> swap_bytes(const array::Schema& schema, const BatchH
     std::memcpy(to, view.data, static_cast<std::size_t>(view.size));
     swap(element, to, view.size);
     view.data = to;
-    to += align_up(static_cast<std::uint64_t>(view.size), kAlignment);
+    to += align_up(static_cast<std::uint64_t>(view.size), kBufferAlignment);
   });
   return std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(block, std::move(owner));
 }

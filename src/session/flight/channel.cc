@@ -10,14 +10,13 @@
 #include "core/text.h"
 #include "crossdock/core/error.h"
 #include "session/flight/location.h"
+#include "session/flight/message.h"
 #include "session/flight/outgoing_call.h"
 #include "session/remote_error.h"
 #include "transport/tls.h"
 
 namespace crossdock::session {
 namespace {
-
-xd_bytes bytes_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
 
 /// gRPC's names of the codes (grpc.io, "Status codes").
 const char* name_of(flight::StatusCode code) noexcept {

@@ -3,10 +3,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "session/flight/message.h"
+
 namespace crossdock::session {
 namespace {
-
-constexpr std::uint64_t kWantData = 1;
 
 transport::Agreement agreement_of(const FlightChannel& channel) {
   transport::Agreement agreement;

@@ -14,7 +14,6 @@
 namespace crossdock::session {
 namespace {
 
-constexpr std::uint64_t kWantData = 1;
 constexpr std::uint64_t kMostHeader = 64 << 20;
 // With gRPC, and waiting for it: it takes the next one when the last has left.
 constexpr std::size_t kMostQueued = 8;

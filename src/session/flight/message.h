@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/bytes.h"
@@ -16,8 +17,13 @@ namespace crossdock::session {
 
 /// gRPC's and Flight's limit of one message, in bytes.
 inline constexpr std::uint64_t kMostMessage = std::numeric_limits<std::int32_t>::max();
+/// The tag of a request, where a call stands for a connection.
+inline constexpr std::uint64_t kWantData = 1;
 /// The longest request of a client: it has a name or a ticket. Tables that clients send have longer messages.
 inline constexpr std::size_t kMostRequest = 1 << 20;
+
+inline std::string_view text_of(xd_bytes bytes) noexcept { return {static_cast<const char*>(bytes.data), bytes.size}; }
+inline xd_bytes bytes_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
 
 /// A message to send: a head of its own, and parts that `keep` keeps until they are sent. `keep` is dropped on any
 /// thread.

@@ -4,16 +4,13 @@
 #include <chrono>
 #include <utility>
 
+#include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {
 namespace {
 
-constexpr std::size_t kMostWaiting = 2;
-constexpr std::chrono::milliseconds kHookInterval{100};
-
-std::string text_of(xd_bytes bytes) { return {static_cast<const char*>(bytes.data), bytes.size}; }
-xd_bytes bytes_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
+constexpr std::size_t kMostAnswers = 2;
 
 }  // namespace
 
@@ -64,7 +61,7 @@ std::shared_ptr<OutgoingCall> OutgoingCall::start(std::shared_ptr<FlightChannel>
             {
               const std::lock_guard lock((*share)->mutex_);
               (*share)->answered_authorization_ = text_of(answered);
-              (*share)->status_ = {static_cast<flight::StatusCode>(status.code), text_of(status.message)};
+              (*share)->status_ = {static_cast<flight::StatusCode>(status.code), std::string(text_of(status.message))};
             }
             (*share)->note_change();
           },
@@ -86,7 +83,7 @@ OutgoingCall::~OutgoingCall() {
 }
 
 bool OutgoingCall::wants_more_locked() {
-  if (reading_ || read_all_ || answers_.size() >= kMostWaiting) return false;
+  if (reading_ || read_all_ || answers_.size() >= kMostAnswers) return false;
   reading_ = true;
   return true;
 }

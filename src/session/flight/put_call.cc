@@ -8,7 +8,7 @@
 namespace crossdock::session {
 namespace {
 
-constexpr std::size_t kMostWaiting = 2;
+constexpr std::size_t kMostMessages = 2;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void PutCall::on_message(std::unique_ptr<ReceivedMessage> message) {
   {
     const std::lock_guard lock(messages_mutex_);
     messages_.push_back(std::move(message));
-    more = reading_ = messages_.size() < kMostWaiting;
+    more = reading_ = messages_.size() < kMostMessages;
   }
   if (more) read();
   doorbell_.ring();

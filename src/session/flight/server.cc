@@ -29,9 +29,6 @@ constexpr std::uint64_t kBesideBodies = 64 << 20;
 // For calls that are sending their last messages when the server is closed.
 constexpr std::int32_t kPatienceMs = 500;
 
-std::string_view text_of(xd_bytes bytes) noexcept { return {static_cast<const char*>(bytes.data), bytes.size}; }
-xd_bytes bytes_of(std::string_view text) noexcept { return {text.data(), text.size()}; }
-
 /// Returns "host:port" of "grpc://host:port".
 std::string address_of(const std::string& text) {
   const dissociated::Uri uri = dissociated::parse_uri(text);

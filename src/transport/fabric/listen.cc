@@ -25,7 +25,7 @@ class FabricServerSocket final : public net::StreamServerSocket {
  public:
   FabricServerSocket(std::shared_ptr<const FabricDomains> domains, const std::string& address, std::uint64_t want_data,
                      std::uint64_t free_data, const FabricOptions& options, LogCallback log)
-      : StreamServerSocket(kNames, address, socket_options(options), options.advertised_host, std::move(log)),
+      : StreamServerSocket(fabric::kNames, address, socket_options(options), options.advertised_host, std::move(log)),
         domains_(std::move(domains)),
         options_(options),
         closing_(std::make_shared<ClosingEnds>()),
@@ -198,7 +198,7 @@ class FabricTransport final : public Transport {
       : options_(options), domains_(std::make_shared<const FabricDomains>(options.libraries, options.provider)) {
     check_options(options);
   }
-  std::string_view scheme() const noexcept override { return kNames.scheme; }
+  std::string_view scheme() const noexcept override { return fabric::kNames.scheme; }
   Ways ways() const noexcept override { return own_ways(options_); }
   bool needs_sealed_files() const noexcept override { return true; }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,

@@ -21,14 +21,13 @@
 #include <vector>
 
 #include "core/event_fd.h"
+#include "core/milliseconds.h"
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "transport/memory.h"
 
 namespace crossdock::transport {
 namespace {
-
-constexpr std::chrono::milliseconds kHookInterval{100};
 
 /// A message in a queue: a private copy, 64-aligned, as it would be after crossing a ring.
 struct Message {

@@ -11,8 +11,9 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'X', 'D', 'O', 'C', 'K', 'T', 'C', 'P'};
 
-constexpr std::size_t kChecksumBytes = 4;  // a CRC-32C of everything before it; a record of an older end stops there
-constexpr std::size_t kHelloBytes = 88;    // plus the checksum
+constexpr std::size_t kRecordChecksumBytes =
+    4;                                   // a CRC-32C of everything before it; a record of an older end stops there
+constexpr std::size_t kHelloBytes = 88;  // plus the checksum
 constexpr std::size_t kChallengeBytes = 56;
 constexpr std::size_t kProofRecordBytes = 56;
 constexpr std::size_t kWelcomeProof = 64;
@@ -43,19 +44,19 @@ void get(const std::byte* from, std::array<std::byte, N>* bytes) noexcept {
 }
 
 void put_checksum(std::vector<std::byte>* record) {
-  const std::size_t end = record->size() - kChecksumBytes;
+  const std::size_t end = record->size() - kRecordChecksumBytes;
   store_le(record->data() + end, crc32c(ByteSpan(*record).first(end)));
 }
 
 bool is_damaged(ByteSpan record, std::size_t end, std::uint64_t features) noexcept {
-  if (record.size() < end + kChecksumBytes) return (features & kFeatureChecksums) != 0;
+  if (record.size() < end + kRecordChecksumBytes) return (features & kFeatureChecksums) != 0;
   return load_le<std::uint32_t>(&record[end]) != crc32c(record.first(end));
 }
 
 }  // namespace
 
 std::vector<std::byte> encode(const Hello& hello) {
-  std::vector<std::byte> bytes = record(kHelloBytes + kChecksumBytes, RecordType::kHello);
+  std::vector<std::byte> bytes = record(kHelloBytes + kRecordChecksumBytes, RecordType::kHello);
   store_le(&bytes[24], hello.features);
   store_le(&bytes[32], hello.max_message);
   store_le(&bytes[40], hello.max_body);
@@ -79,7 +80,7 @@ std::vector<std::byte> encode(const TokenProof& proof) {
 }
 
 std::vector<std::byte> encode(const Welcome& welcome) {
-  std::vector<std::byte> bytes = record(kWelcomeBytes + kChecksumBytes, RecordType::kWelcome);
+  std::vector<std::byte> bytes = record(kWelcomeBytes + kRecordChecksumBytes, RecordType::kWelcome);
   store_le(&bytes[24], welcome.features);
   store_le(&bytes[32], welcome.max_message);
   store_le(&bytes[40], welcome.max_body);

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 
+#include "core/milliseconds.h"
 #include "device/memfd.h"
 #include "device/memory_handle.h"
 #include "device/region_address.h"
@@ -23,7 +24,6 @@ constexpr const char* kWhat = "this shm connection";
 constexpr int kPacketsPerTurn = 32;
 /// After so many bytes of regions that are read to find holes, other connections have their turn.
 constexpr std::uint64_t kSearchedPerTurn = 16 << 20;
-constexpr std::int64_t kHookIntervalMs = 100;
 /// A busy half checks the socket only once in this many messages, and then only if a millisecond has passed.
 constexpr std::uint32_t kBusyInterval = 256;
 
@@ -463,7 +463,7 @@ std::shared_ptr<const PeerRegion> ShmConnection::peer_region(std::uint64_t addre
                             std::to_string(timeout_ms) + " ms");
       }
       pollfd ask{socket_->get(), POLLIN, 0};
-      ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookIntervalMs) : left));
+      ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookInterval.count()) : left));
     }
   });
 }

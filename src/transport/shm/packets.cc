@@ -22,7 +22,7 @@ constexpr std::size_t kRegionBytes = 56;
 
 constexpr std::size_t kHelloDeviceBytes = 64;   // without the texts of the device
 constexpr std::size_t kDeviceRegionBytes = 32;  // likewise, and without the handle's opaque bytes
-constexpr std::size_t kMaxName = 64;
+constexpr std::size_t kMaxDeviceName = 64;
 
 void append(ByteSpan bytes, std::vector<std::byte>* packet) {
   packet->insert(packet->end(), bytes.begin(), bytes.end());
@@ -30,7 +30,7 @@ void append(ByteSpan bytes, std::vector<std::byte>* packet) {
 
 /// Splits `rest` into a device's name, with these lengths, and what is left. Returns false if it is too short.
 bool take(ByteSpan* rest, std::size_t driver, std::size_t identity, DeviceName* device) {
-  if (driver == 0 || driver > kMaxName || identity == 0 || identity > kMaxName) return false;
+  if (driver == 0 || driver > kMaxDeviceName || identity == 0 || identity > kMaxDeviceName) return false;
   if (rest->size() < driver + identity) return false;
   device->driver = as_text(rest->first(driver));
   device->identity = as_text(rest->subspan(driver, identity));

@@ -15,11 +15,11 @@ namespace {
 constexpr std::size_t kKeep = 1 << 20;
 constexpr std::uint32_t kSmallInARow = 1024;
 /// Limit of bytes read in one call, so that other connections get their turn while a long message arrives.
-constexpr std::uint64_t kBytesPerCall = 256 << 10;
+constexpr std::uint64_t kBytesReadPerCall = 256 << 10;
 /// Limit of doorbells rung in one call, since each costs a system call: as many as a peer needs that fills a quarter of
 /// the smallest ring each time.
-constexpr int kRingsPerCall = static_cast<int>(kBytesPerCall / (kMinRingBytes / 4));
-constexpr std::uint64_t kPrefetchBytes = 2048;  // bytes: the metadata and the addresses of a dozen columns
+constexpr int kRingsPerCall = static_cast<int>(kBytesReadPerCall / (kMinRingBytes / 4));
+constexpr std::uint64_t kReadPrefetchBytes = 2048;  // bytes: the metadata and the addresses of a dozen columns
 
 }  // namespace
 
@@ -64,7 +64,7 @@ std::optional<Incoming> RingReader::receive() {
 
 std::optional<Incoming> RingReader::take_frames() {
   if (!in_message_) size_ = 0;
-  const std::uint64_t enough = taken_ + kBytesPerCall;
+  const std::uint64_t enough = taken_ + kBytesReadPerCall;
   while (taken_ < enough) {
     if (taken_ == peer_written_ && !reload()) return std::nullopt;
     FrameHeader header;  // a copy: the peer may change the original at any moment
@@ -166,7 +166,7 @@ bool RingReader::reload() {
   }
   peer_written_ = written;
   // These cache lines are in another processor's cache. Prefetched together, they take no longer than one.
-  const std::uint64_t end = std::min(written, taken_ + kPrefetchBytes);
+  const std::uint64_t end = std::min(written, taken_ + kReadPrefetchBytes);
   for (std::uint64_t at = taken_; at < end; at += kCacheLine) {
     __builtin_prefetch(view_.in + (at & (view_.in_bytes - 1)));
   }

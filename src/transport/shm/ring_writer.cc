@@ -12,10 +12,10 @@ namespace crossdock::transport::shm {
 namespace {
 
 /// Limits of one call for a message, so that other connections get their turn.
-constexpr std::uint64_t kBytesPerCall = 256 << 10;
+constexpr std::uint64_t kBytesWrittenPerCall = 256 << 10;
 constexpr int kFramesPerCall = 32;  // of many small parts
 
-constexpr std::uint64_t kPrefetchBytes = 1024;  // bytes: about a message of a dozen columns
+constexpr std::uint64_t kWritePrefetchBytes = 1024;  // bytes: about a message of a dozen columns
 
 /// Requests a cache line for writing. Only a hint: it neither reads nor faults.
 void prefetch_for_write(std::byte* line) noexcept {
@@ -71,7 +71,7 @@ inline void RingWriter::publish() {
   // Prefetches the next cache lines for writing. They are still in the peer's cache, which read them in the ring's last
   // round. Fetching them now takes that time off the next message.
   std::uint64_t at = std::max(prefetched_, written_ & ~(kCacheLine - 1));
-  const std::uint64_t end = written_ + kPrefetchBytes;
+  const std::uint64_t end = written_ + kWritePrefetchBytes;
   for (; at < end; at += kCacheLine) prefetch_for_write(view_.out + (at & (view_.out_bytes - 1)));
   prefetched_ = at;
 }
@@ -174,7 +174,7 @@ bool RingWriter::flush() {
 
 bool RingWriter::push_pending() {
   constexpr std::size_t kPieces = 64;
-  const std::uint64_t enough = written_ + kBytesPerCall;
+  const std::uint64_t enough = written_ + kBytesWrittenPerCall;
   for (int frames = 0; pending_write_.left > 0 || frames == 0; ++frames) {
     if (written_ >= enough || frames == kFramesPerCall) {
       // Any room is enough to continue. If the thread that would continue is asleep, this thread continues.

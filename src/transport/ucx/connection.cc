@@ -11,7 +11,7 @@
 namespace crossdock::transport::ucx {
 namespace {
 
-constexpr const char* kWhat = "this ucx connection";
+constexpr const char* kThisConnection = "this ucx connection";
 constexpr int kControlsPerTurn = 64;
 /// What a part of an answer counts for in pushed(), besides its bytes: it costs about as much time.
 constexpr std::uint64_t kPartBytes = 200;
@@ -169,7 +169,7 @@ void UcxConnection::wake_if(News news) {
 /// Sends a body by `send`, which gets what bounds its pieces; null: the peer knows none.
 template <typename Send>
 bool UcxConnection::send_body_counted(std::uint64_t size, Send send) {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (size > body_limit_) {
     throw InvalidArgumentError("a body of " + std::to_string(size) + " bytes is over the limit of " +
                                std::to_string(body_limit_) + " bytes of " + where_ +
@@ -182,7 +182,7 @@ bool UcxConnection::send_body_counted(std::uint64_t size, Send send) {
 
 template <typename Send>
 bool UcxConnection::send_message(ByteSpan head, ByteSpan tail, Send send) {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (head.size() > send_limit_ || tail.size() > send_limit_ - head.size()) {
     throw InvalidArgumentError("a message of " + std::to_string(head.size()) + " + " + std::to_string(tail.size()) +
                                " bytes is over the limit of " + std::to_string(send_limit_) + " bytes agreed with " +
@@ -239,7 +239,7 @@ void UcxConnection::throw_gone() {
 }
 
 bool UcxConnection::flush() {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (gone_.load(std::memory_order_relaxed) || endpoint_->failure()) throw_gone();
   if (worker_->sends() == 0) return true;
   worker_->push();
@@ -284,7 +284,7 @@ Ways UcxConnection::ways_of(const device::Region& region) const {
 std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
                                                      const std::shared_ptr<const device::Region>& region) {
   if (!agreement_.ways.has(Way::kRead)) return Connection::announce(number, region);
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   // The client has the region's key from its URI. The region's registration lasts as long as the region.
   if (agreement_.as_specified) {
     return reinterpret_cast<std::uintptr_t>(registered(worker_->context().registrations(), region)->data);
@@ -303,7 +303,7 @@ std::optional<std::uint64_t> UcxConnection::announce(std::uint16_t number,
 
 bool UcxConnection::retire(std::uint16_t number) {
   if (!agreement_.ways.has(Way::kRead)) return Connection::retire(number);
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (agreement_.as_specified) return true;
   offered_->check(number);
   const auto message = encode(Control{ControlKind::kRetire, number});
@@ -331,7 +331,7 @@ std::shared_ptr<const PeerRegion> UcxConnection::peer_region(std::uint64_t addre
 
 std::unique_ptr<Reading> UcxConnection::read(std::span<const ReadPart> parts, std::shared_ptr<const void> keep) {
   if (!agreement_.ways.has(Way::kRead)) return Connection::read(parts, std::move(keep));
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (gone_.load(std::memory_order_relaxed)) throw_gone();
   if (agreement_.as_specified) return read_as_specified(parts, keep);
   for (const ReadPart& part : parts) {
@@ -367,7 +367,7 @@ std::unique_ptr<Reading> UcxConnection::read_as_specified(std::span<const ReadPa
 }
 
 std::optional<Incoming> UcxConnection::receive() {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (failure_) throw_error(failure_->first, failure_->second);
   try {
     return take();
@@ -542,7 +542,7 @@ bool UcxConnection::news() const {
 }
 
 bool UcxConnection::readable() const {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   if (news()) return true;
   worker_->progress();
   return news() || (acknowledgements_.overdue() && !agreement_.as_specified);
@@ -551,7 +551,7 @@ bool UcxConnection::readable() const {
 bool UcxConnection::in_bulk() const { return worker_->expected_bytes() >= kBulk; }
 
 bool UcxConnection::prepare_sleep() {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   acknowledge();
   if (probes_) probes_->set(worker_->in_message() ? keepalive_s_ : kIdleProbes * keepalive_s_);
   for (int turn = 0; turn < kArmingTurns; ++turn) {
@@ -568,7 +568,7 @@ bool UcxConnection::prepare_sleep() {
 }
 
 void UcxConnection::wake() {
-  fork_.check(kWhat);
+  fork_.check(kThisConnection);
   worker_->disarm();
   // An end that only receives has sent nothing that the network could fail to deliver, and UCX would never learn that
   // the peer has vanished. So something is sent again.

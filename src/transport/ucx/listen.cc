@@ -23,7 +23,7 @@ namespace crossdock::transport {
 namespace ucx {
 namespace {
 
-constexpr const char* kWhat = "this ucx listener";
+constexpr const char* kThisListener = "this ucx listener";
 /// What is accepted from a client before its handshake is complete.
 constexpr ReceiveLimits kHandshakeLimits = {.max_untagged = 4096,
                                             .max_control = net::kMaxRecord,
@@ -231,7 +231,7 @@ UcxServer::UcxServer(std::shared_ptr<UcxContexts> contexts, const std::string& a
 }
 
 SpecifiedServer UcxServer::offer(const std::shared_ptr<const device::Region>& region) {
-  fork_.check(kWhat);
+  fork_.check(kThisListener);
   if (!terms_.options.remote_reads) {
     throw UnsupportedError(uri_ + " lets nobody read memory by a remote_handle: that needs UcxOptions::remote_reads (" +
                            "in Python remote_reads=\"trusted\"), by which every peer can read and write all of it");
@@ -257,7 +257,7 @@ std::uint64_t UcxServer::new_tag() const {
 }
 
 std::unique_ptr<Connection> UcxServer::accept() {
-  fork_.check(kWhat);
+  fork_.check(kThisListener);
   poll_.look();
   listener_->progress();
   // First, because make_room() must not reject a client whose handshake message has already arrived.

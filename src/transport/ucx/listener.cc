@@ -10,7 +10,7 @@
 namespace crossdock::transport::ucx {
 namespace {
 
-constexpr int kTurns = 16;  // of one progress()
+constexpr int kListenerTurns = 16;  // of one progress()
 
 }  // namespace
 
@@ -51,7 +51,7 @@ UcxListener::~UcxListener() {
 
 void UcxListener::progress() {
   worker_.library().check_fork();
-  for (int turn = 0; turn < kTurns && worker_.progress(); ++turn) {
+  for (int turn = 0; turn < kListenerTurns && worker_.progress(); ++turn) {
   }
 }
 

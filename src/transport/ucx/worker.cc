@@ -6,7 +6,7 @@
 namespace crossdock::transport::ucx {
 namespace {
 
-constexpr int kTurns = 16;  // of one progress(): each reads some 10 KiB from each socket
+constexpr int kWorkerTurns = 16;  // of one progress(): each reads some 10 KiB from each socket
 constexpr int kClosingTurns = 10'000;
 
 }  // namespace
@@ -62,7 +62,7 @@ void Worker::push() {
 
 void Worker::turn() {
   // A full queue must not stop reads: its owner may wait for them before it takes a message.
-  for (int turn = 0; turn < kTurns && (!inbox_.full() || reads_.count() > 0); ++turn) {
+  for (int turn = 0; turn < kWorkerTurns && (!inbox_.full() || reads_.count() > 0); ++turn) {
     const bool worked = handle_->progress();
     inbox_.collect();
     if (!worked) break;

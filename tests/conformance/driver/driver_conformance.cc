@@ -11,17 +11,18 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/memory.h"
 #include "device/memory_handle.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 
+using crossdock::testing::kMemoryKinds;
 using crossdock::testing::message_of;
 using crossdock::testing::open_descriptors;
 using ::testing::HasSubstr;
 
 namespace {
-
-constexpr MemoryKind kKinds[] = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared};
 
 bool has(const std::vector<MemoryKind>& kinds, MemoryKind kind) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
@@ -80,7 +81,7 @@ TEST_P(DriverConformance, OpensNoDeviceThatIsntThere) {
 // Memory
 
 TEST_P(DriverConformance, AllocatesTheKindsThatItSays) {
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     if (!has(quirks().kinds, kind)) {
       EXPECT_THAT(message_of<UnsupportedError>([&] { allocate(64, kind); }), HasSubstr(std::string(driver_->name())));
       continue;
@@ -467,7 +468,7 @@ TEST_P(DriverConformance, WrapsForeignEvents) {
 
 TEST_P(DriverConformance, ExportsToAnotherContext) {
   const auto peer = driver_->open(context_->device());
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     if (!has(quirks().exportable, kind)) {
       EXPECT_THROW(
           {
@@ -477,7 +478,7 @@ TEST_P(DriverConformance, ExportsToAnotherContext) {
           UnsupportedError);
       continue;
     }
-    const std::size_t descriptors = open_descriptors();
+    const int descriptors = open_descriptors();
     {
       Buffer buffer = allocate(10'000, kind, Sharing::kExportable);
       upload(buffer.ref(), std::string(10'000, 'x'));
@@ -509,7 +510,7 @@ TEST_P(DriverConformance, ExportsNothingThatWasntMadeForIt) {
 }
 
 TEST_P(DriverConformance, ImportsNothingMalformed) {
-  const std::size_t descriptors = open_descriptors();
+  const int descriptors = open_descriptors();
   {
     MemoryHandle foreign;
     foreign.driver = "somebody else";

@@ -224,7 +224,7 @@ TEST_P(TransportConformance, ReadsAcrossTwoRegionsAreRefused) {
 }
 
 /// A read is under way, and one end goes, or the read alone is dropped.
-enum class Ends { kReading, kClient, kServer };
+enum class FirstToGo { kReading, kClient, kServer };
 
 TEST_P(TransportConformance, ReadsMayEndAtAnyPoint) {
   constexpr std::size_t kLarge = 32 << 20;
@@ -256,20 +256,20 @@ TEST_P(TransportConformance, ReadsMayEndAtAnyPoint) {
     other.reset();
     closing.join();
   };
-  for (const Ends ends : {Ends::kClient, Ends::kServer, Ends::kReading}) {
+  for (const FirstToGo ends : {FirstToGo::kClient, FirstToGo::kServer, FirstToGo::kReading}) {
     for (const int turns : {0, 1, 2, 3, 5, 10}) {
       connect();
       if (!has(Way::kRead)) GTEST_SKIP() << "it has no reads";
       std::unique_ptr<Reading> reading = begin(turns);
       ASSERT_NE(reading, nullptr);
-      if (ends == Ends::kReading) {
+      if (ends == FirstToGo::kReading) {
         reading.reset();
         put(*server_, {true, 7, pattern(100, 3)});
         const auto message = take(*server_, *client_);
         ASSERT_TRUE(message);
         EXPECT_EQ(message->bytes, pattern(100, 3)) << "the connection goes on";
       }
-      ends == Ends::kServer ? close(server_, client_) : close(client_, server_);
+      ends == FirstToGo::kServer ? close(server_, client_) : close(client_, server_);
       EXPECT_EQ(target.bytes.use_count(), 1) << "somebody writes there, after " << turns;
       EXPECT_EQ(region.use_count(), 1) << turns;
       if (reading == nullptr) continue;

@@ -1,4 +1,3 @@
-#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,14 +12,6 @@
 
 namespace crossdock::transport::conformance {
 namespace {
-
-std::unique_ptr<Connection> accept_one(Listener& listener) {
-  for (;;) {
-    if (auto connection = listener.accept()) return connection;
-    pollfd ask{listener.descriptor(), POLLIN, 0};
-    if (::poll(&ask, 1, kPatienceMs) == 0) throw std::runtime_error("nobody connected");
-  }
-}
 
 Implementation shm() {
   Implementation out;

@@ -4,8 +4,17 @@
 
 #include <array>
 #include <cerrno>
+#include <stdexcept>
 
 namespace crossdock::transport::conformance {
+
+std::unique_ptr<Connection> accept_one(Listener& listener) {
+  for (;;) {
+    if (auto connection = listener.accept()) return connection;
+    pollfd ask{listener.descriptor(), POLLIN, 0};
+    if (::poll(&ask, 1, kPatienceMs) == 0) throw std::runtime_error("nobody connected");
+  }
+}
 
 void TransportConformance::connect(const Wishes& wishes) {
   Pair ends = GetParam().connect(wishes);

@@ -62,6 +62,9 @@ inline std::string implementation_name(const ::testing::TestParamInfo<Implementa
 /// How long a case waits for something that must happen, before it fails. No case waits this long when all is well.
 inline constexpr int kPatienceMs = 20'000;
 
+/// Waits for the next connection of a listener. Throws where none comes.
+std::unique_ptr<Connection> accept_one(Listener& listener);
+
 class TransportConformance : public ::testing::TestWithParam<Implementation> {
  protected:
   void SetUp() override {

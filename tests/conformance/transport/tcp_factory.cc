@@ -1,5 +1,3 @@
-#include <poll.h>
-
 #include <exception>
 #include <functional>
 #include <memory>
@@ -14,21 +12,13 @@
 namespace crossdock::transport::conformance {
 namespace {
 
-std::unique_ptr<Connection> accept_one(Listener& listener) {
-  for (;;) {
-    if (auto connection = listener.accept()) return connection;
-    pollfd ask{listener.descriptor(), POLLIN, 0};
-    if (::poll(&ask, 1, kPatienceMs) == 0) throw std::runtime_error("nobody connected");
-  }
-}
-
 /// How the two ends listen and connect.
-struct Ends {
+struct TcpEnds {
   std::function<std::unique_ptr<Listener>(const Agreement&, const TcpOptions&)> listen;
   std::function<std::unique_ptr<Connection>(const std::string& address, const TcpOptions&)> connect;
 };
 
-Implementation over(std::string name, std::string token, const Ends& ends) {
+Implementation over(std::string name, std::string token, const TcpEnds& ends) {
   Implementation out;
   out.name = std::move(name);
   out.takes_largest_at_once = false;

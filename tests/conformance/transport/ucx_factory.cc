@@ -1,5 +1,3 @@
-#include <poll.h>
-
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -10,14 +8,6 @@
 
 namespace crossdock::transport::conformance {
 namespace {
-
-std::unique_ptr<Connection> accept_one(Listener& listener) {
-  for (;;) {
-    if (auto connection = listener.accept()) return connection;
-    pollfd ask{listener.descriptor(), POLLIN, 0};
-    if (::poll(&ask, 1, kPatienceMs) == 0) throw std::runtime_error("nobody connected");
-  }
-}
 
 Implementation ucx(std::string name, std::string token) {
   Implementation out;

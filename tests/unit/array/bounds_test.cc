@@ -16,7 +16,7 @@
 namespace crossdock::array {
 namespace {
 
-Field field_of(TypeId id) {
+Field unnamed_field(TypeId id) {
   Field field;
   field.type.id = id;
   return field;
@@ -30,7 +30,7 @@ std::string bytes_of(T value) {
 /// The bounds of numbers, of which those with a bit in `nulls` are null.
 template <typename T>
 std::optional<Bounds> bounds_of(TypeId id, const std::vector<T>& values, std::vector<bool> nulls = {}) {
-  const auto finder = BoundsFinder::make(field_of(id));
+  const auto finder = BoundsFinder::make(unnamed_field(id));
   std::vector<std::byte> validity((values.size() + 7) / 8);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (nulls.empty() || !nulls[i]) validity[i / 8] |= std::byte{1} << (i % 8);
@@ -43,7 +43,7 @@ std::optional<Bounds> bounds_of(TypeId id, const std::vector<T>& values, std::ve
 }
 
 std::optional<Bounds> bounds_of_texts(const std::vector<std::string>& texts, TypeId id = TypeId::kUtf8) {
-  const auto finder = BoundsFinder::make(field_of(id));
+  const auto finder = BoundsFinder::make(unnamed_field(id));
   for (const std::string& text : texts) finder->add(text);
   return finder->finish();
 }
@@ -97,7 +97,7 @@ TEST(BoundsTest, OfFloats) {
 
 TEST(BoundsTest, OfBools) {
   const auto of = [](std::byte bits, std::byte valid, std::int64_t n) {
-    const auto finder = BoundsFinder::make(field_of(TypeId::kBool));
+    const auto finder = BoundsFinder::make(unnamed_field(TypeId::kBool));
     finder->add(&bits, &valid, n);
     return finder->finish();
   };
@@ -180,13 +180,13 @@ TEST(BoundsTest, TextsThatArentUtf8HaveNone) {
 TEST(BoundsTest, ExistForSomeTypes) {
   for (const TypeId id : {TypeId::kStruct, TypeId::kList, TypeId::kFloat16, TypeId::kNull, TypeId::kMap,
                           TypeId::kFixedSizeBinary, TypeId::kIntervalMonths}) {
-    EXPECT_FALSE(BoundsFinder::exist_for(field_of(id)));
+    EXPECT_FALSE(BoundsFinder::exist_for(unnamed_field(id)));
   }
-  Field dictionary = field_of(TypeId::kInt32);
-  dictionary.dictionary = std::make_shared<const Field>(field_of(TypeId::kUtf8));
+  Field dictionary = unnamed_field(TypeId::kInt32);
+  dictionary.dictionary = std::make_shared<const Field>(unnamed_field(TypeId::kUtf8));
   EXPECT_FALSE(BoundsFinder::exist_for(dictionary));
   for (int id = 0; id < kTypeCount; ++id) {  // each that has some has a finder
-    const Field field = field_of(static_cast<TypeId>(id));
+    const Field field = unnamed_field(static_cast<TypeId>(id));
     if (!BoundsFinder::exist_for(field)) continue;
     EXPECT_EQ(BoundsFinder::make(field)->finish(), std::nullopt);
   }

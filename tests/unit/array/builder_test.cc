@@ -18,11 +18,12 @@
 #include "crossdock/array/column.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
-using test::message_of;
+using crossdock::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -7,20 +7,21 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::Bytes;
 using test::bytes_of;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
 using test::run_end_encoded;
 using test::text_bytes;
 using test::union_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kRows = 8;
 

@@ -21,13 +21,14 @@
 #include "crossdock/core/error.h"
 #include "made_array.h"
 #include "support/batches.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::field;
-using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

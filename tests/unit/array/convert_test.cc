@@ -16,14 +16,15 @@
 #include "crossdock/core/error.h"
 #include "made_array.h"
 #include "support/guarded.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::dictionary_of;
 using test::field;
 using test::fixed_size_list;
-using test::message_of;
 using testing::Guarded;
 using ::testing::HasSubstr;
 using enum TypeId;

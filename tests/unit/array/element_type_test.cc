@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::array {

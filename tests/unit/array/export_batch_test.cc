@@ -7,15 +7,16 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 RecordBatch make_batch(const std::vector<Field>& fields, std::int64_t length, std::int64_t offset = 0) {
   ArrowDeviceArray array = test::on_host(test::make_struct(fields, length, offset, true));

@@ -4,14 +4,15 @@
 #include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(ExportSchema, EveryTypeComesBackEqual) {
   std::vector<Field> fields = test::every_type();
@@ -40,13 +41,13 @@ TEST(ExportSchema, WritesTheFormatsOfTheSpecification) {
   std::vector<std::string> formats;
   for (const Field& of : test::every_type()) formats.push_back(format(of));
   EXPECT_THAT(formats,
-              testing::ElementsAre("n", "b", "c", "s", "i", "l", "C", "S", "I", "L", "e", "f", "g", "d:9,2,32",
-                                   "d:18,0,64", "d:38,-3", "d:76,10,256", "tdD", "tdm", "tts", "ttm", "ttu", "ttn",
-                                   "tss:", "tss:Europe/Zurich", "tDs", "tsm:", "tsm:Europe/Zurich", "tDm",
-                                   "tsu:", "tsu:Europe/Zurich", "tDu", "tsn:", "tsn:Europe/Zurich", "tDn", "u", "U",
-                                   "z", "Z", "w:3", "w:0", "+l", "+L", "+w:3", "+w:0", "+w:2", "+s", "+s", "+m", "c",
-                                   "+l", "l", "C", "tiM", "tiD", "tin", "vu", "+s", "+vl", "+vL", "+us:5,0,127",
-                                   "+ud:3,1", "+ud:0", "+r", "+r", "+r", "+vl", "+r", "c", "s"));
+              ::testing::ElementsAre("n", "b", "c", "s", "i", "l", "C", "S", "I", "L", "e", "f", "g", "d:9,2,32",
+                                     "d:18,0,64", "d:38,-3", "d:76,10,256", "tdD", "tdm", "tts", "ttm", "ttu", "ttn",
+                                     "tss:", "tss:Europe/Zurich", "tDs", "tsm:", "tsm:Europe/Zurich", "tDm",
+                                     "tsu:", "tsu:Europe/Zurich", "tDu", "tsn:", "tsn:Europe/Zurich", "tDn", "u", "U",
+                                     "z", "Z", "w:3", "w:0", "+l", "+L", "+w:3", "+w:0", "+w:2", "+s", "+s", "+m", "c",
+                                     "+l", "l", "C", "tiM", "tiD", "tin", "vu", "+s", "+vl", "+vL", "+us:5,0,127",
+                                     "+ud:3,1", "+ud:0", "+r", "+r", "+r", "+vl", "+r", "c", "s"));
 }
 
 TEST(ExportSchema, SetsTheFlags) {

@@ -7,12 +7,13 @@
 #include "crossdock/array/schema.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
-using test::message_of;
-using testing::HasSubstr;
+using crossdock::testing::message_of;
+using ::testing::HasSubstr;
 
 /// Schemas whose parts live as long as this object; the release callback only marks.
 class Foreign {

@@ -70,16 +70,4 @@ class ArrayTest : public ::testing::Test {
   void TearDown() override { EXPECT_EQ(live_arrays(), 0); }
 };
 
-/// The message of the E that `action` throws; fails if it throws none.
-template <typename E, typename Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
 }  // namespace crossdock::array::test

@@ -8,15 +8,16 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Normalized : public ArrayTest {
  protected:
@@ -209,7 +210,7 @@ TEST_F(Normalized, RunsAreCutAndTheirEndsCountAnew) {
   EXPECT_EQ(batch.nodes[1].length, 3);
   EXPECT_EQ(batch.nodes[2].length, 3);
   ASSERT_EQ(batch.buffers[1].size, 3 * 2);
-  EXPECT_THAT(std::span(static_cast<const std::int16_t*>(batch.buffers[1].data), 3), testing::ElementsAre(1, 3, 4));
+  EXPECT_THAT(std::span(static_cast<const std::int16_t*>(batch.buffers[1].data), 3), ::testing::ElementsAre(1, 3, 4));
   EXPECT_EQ(batch.buffers[3].data, values + 2 * 4) << "values stay where they are";
   EXPECT_GE(copied, 3 * 2) << "run ends that are written anew count as copied";
 }
@@ -261,7 +262,7 @@ TEST_F(Normalized, ChildrenOfDenseUnionsAndListViewsAreCutForCopies) {
   EXPECT_EQ(kept.nodes[3].length, 11);
   RecordBatch cut = normalized(slice(fields, 20, 4, 0), &copied, Offsets::kFromZero);
   EXPECT_EQ(cut.nodes[1].length, 2);
-  EXPECT_THAT(std::span(static_cast<const std::int32_t*>(cut.buffers[1].data), 4), testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(std::span(static_cast<const std::int32_t*>(cut.buffers[1].data), 4), ::testing::ElementsAre(0, 0, 1, 1));
   EXPECT_LT(cut.nodes[3].length, 11);
   check_full(cut);
 }

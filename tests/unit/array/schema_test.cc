@@ -7,14 +7,15 @@
 
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Schema, LaysNodesOutInPreorder) {
   const Schema schema({field("a", TypeId::kInt32),
@@ -30,8 +31,8 @@ TEST(Schema, LaysNodesOutInPreorder) {
     names.push_back(node.field->name);
     first_buffers.push_back(node.first_buffer);
   }
-  EXPECT_THAT(names, testing::ElementsAre("a", "s", "l", "item", "d", "n", "b"));
-  EXPECT_THAT(first_buffers, testing::ElementsAre(0, 2, 3, 5, 8, 10, 10));
+  EXPECT_THAT(names, ::testing::ElementsAre("a", "s", "l", "item", "d", "n", "b"));
+  EXPECT_THAT(first_buffers, ::testing::ElementsAre(0, 2, 3, 5, 8, 10, 10));
   EXPECT_EQ(schema.n_buffers(), 12);
   EXPECT_EQ(nodes[1].n_children, 2);
   EXPECT_EQ(nodes[4].dictionary_slot, 0);

@@ -6,16 +6,17 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::dictionary_of;
 using test::field;
-using test::message_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class Select : public ArrayTest {};
 

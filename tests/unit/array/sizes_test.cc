@@ -10,14 +10,15 @@
 
 #include "crossdock/core/error.h"
 #include "made_array.h"
+#include "support/message_of.h"
 
 namespace crossdock::array {
 namespace {
 
+using crossdock::testing::message_of;
 using test::ArrayTest;
 using test::field;
-using test::message_of;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Sizes : public ArrayTest {
  protected:

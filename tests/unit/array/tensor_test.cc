@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::array {

@@ -7,12 +7,15 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/arena.h"
 #include "device/region.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
+using crossdock::testing::adopt;
 using crossdock::testing::mappings_of;
 using crossdock::testing::message_of;
 using crossdock::testing::open_descriptors;
@@ -21,11 +24,6 @@ using crossdock::testing::ScopedLimit;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kReserve = 64 << 20;
-
-std::shared_ptr<const Region> adopt(const Region& region) {
-  UniqueFd sent(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
-  return Region::adopt(std::move(sent), region.kind(), region.size(), {}, "here");
-}
 
 TEST(Arena, GivesAlignedZeroedMemoryThatNeverOverlaps) {
   Arena arena(kReserve);
@@ -312,7 +310,7 @@ TEST(Arena, IsFrozenOnceByManyThreads) {
 }
 
 TEST(Arena, GivesEverythingBack) {
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   for (int i = 0; i < 50; ++i) {
     Arena arena(kReserve);
     *arena.allocate(10) = std::byte{1};

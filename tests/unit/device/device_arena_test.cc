@@ -11,6 +11,7 @@
 #include "device/memory_handle.h"
 #include "device/region.h"
 #include "device/sim.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "crossdock/core/error.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

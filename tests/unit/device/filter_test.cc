@@ -9,6 +9,7 @@
 
 #include "crossdock/core/error.h"
 #include "device/sim.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

@@ -15,6 +15,8 @@
 
 #include "crossdock/core/error.h"
 #include "device/region.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
@@ -281,7 +283,7 @@ TEST(Pool, KeepsWritesThatAnotherThreadDoesMeanwhile) {
 
 TEST(Pool, IsFreedWithTheLastOfItsMemoryAndLeases) {
   EXPECT_EQ(mappings_of("crossdock-pool"), 0u) << "what earlier tests freed is gone";
-  const std::size_t descriptors = open_descriptors();
+  const int descriptors = open_descriptors();
   auto pool = Pool::make();
   auto memory = pool->allocate(kMebibyte);
   auto lease = pool->lend(memory.get(), kMebibyte);

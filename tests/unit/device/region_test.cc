@@ -14,6 +14,8 @@
 #include "device/changing_memory.h"
 #include "device/memfd.h"
 #include "device/private_memory.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
@@ -29,7 +31,7 @@ using crossdock::testing::ScopedFolder;
 using crossdock::testing::ScopedLimit;
 using ::testing::HasSubstr;
 
-constexpr off_t kMebibyte = 1 << 20;
+constexpr off_t kFileBytes = 1 << 20;
 
 constexpr int kFrozenSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 constexpr int kRecycledSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
@@ -52,7 +54,7 @@ std::string refusal(UniqueFd fd, RegionKind kind, std::uint64_t size) {
 }
 
 TEST(RegionAdopt, MapsAFrozenMemfdAndClosesItsDescriptor) {
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   {
     const auto region = Region::adopt(sealed_of("hello", kFrozenSeals), RegionKind::kFrozen, 5, {}, "here");
     EXPECT_EQ(open_descriptors(), before);
@@ -140,21 +142,21 @@ TEST(RegionAdopt, RefusesASealedRegionOfHoles) {
 /// 1 MiB of which half is there, and as much again beyond its end, which can be freed later.
 UniqueFd half_beyond_its_end(int seals) {
   UniqueFd fd(::memfd_create("region-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  EXPECT_EQ(::ftruncate(fd.get(), kMebibyte), 0);
-  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kMebibyte / 2), 0);
-  EXPECT_EQ(::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, kMebibyte, kMebibyte / 2), 0);
+  EXPECT_EQ(::ftruncate(fd.get(), kFileBytes), 0);
+  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kFileBytes / 2), 0);
+  EXPECT_EQ(::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, kFileBytes, kFileBytes / 2), 0);
   EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
   struct stat status {};
   EXPECT_EQ(::fstat(fd.get(), &status), 0);
-  EXPECT_GE(status.st_blocks * 512, kMebibyte);
+  EXPECT_GE(status.st_blocks * 512, kFileBytes);
   return fd;
 }
 
 /// All of its blocks are there, though no byte of them was ever written.
 UniqueFd allocated(int seals) {
   UniqueFd fd(::memfd_create("region-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  EXPECT_EQ(::ftruncate(fd.get(), kMebibyte), 0);
-  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kMebibyte), 0);
+  EXPECT_EQ(::ftruncate(fd.get(), kFileBytes), 0);
+  EXPECT_EQ(::fallocate(fd.get(), 0, 0, kFileBytes), 0);
   EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
   return fd;
 }
@@ -163,11 +165,11 @@ TEST(RegionAdopt, CountsNoBlocksBeyondTheEnd) {
   for (const auto& [kind, seals] :
        {std::pair{RegionKind::kFrozen, kFrozenSeals}, {RegionKind::kRecycled, kRecycledSeals}}) {
     const UniqueFd hostile = half_beyond_its_end(seals);
-    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kMebibyte), HasSubstr("holes"));
+    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kFileBytes), HasSubstr("holes"));
     // Its owner frees what lies beyond the end: sealed memory lets him.
-    ASSERT_EQ(::ftruncate(hostile.get(), kMebibyte), 0);
-    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kMebibyte), HasSubstr("holes"));
-    EXPECT_NE(Region::adopt(reopen(allocated(seals).get(), O_RDONLY), kind, kMebibyte, {}, "here"), nullptr);
+    ASSERT_EQ(::ftruncate(hostile.get(), kFileBytes), 0);
+    EXPECT_THAT(refusal(reopen(hostile.get(), O_RDONLY), kind, kFileBytes), HasSubstr("holes"));
+    EXPECT_NE(Region::adopt(reopen(allocated(seals).get(), O_RDONLY), kind, kFileBytes, {}, "here"), nullptr);
   }
 }
 
@@ -176,9 +178,9 @@ TEST(RegionAdopt, CountsNoBlocksBeyondTheEndOnOlderSystems) {
   const UniqueFd honest = allocated(kFrozenSeals);
   EXPECT_EQ(run_in_child([&] {
               forbid_cachestat();
-              Region::adopt(reopen(honest.get(), O_RDONLY), RegionKind::kFrozen, kMebibyte, {}, "here");
+              Region::adopt(reopen(honest.get(), O_RDONLY), RegionKind::kFrozen, kFileBytes, {}, "here");
               try {
-                Region::adopt(reopen(hostile.get(), O_RDONLY), RegionKind::kFrozen, kMebibyte, {}, "here");
+                Region::adopt(reopen(hostile.get(), O_RDONLY), RegionKind::kFrozen, kFileBytes, {}, "here");
                 ::_exit(1);
               } catch (const ProtocolError&) {
               }
@@ -192,15 +194,15 @@ TEST(RegionAdopt, ReadsAFileThatStaysFullOnceOnOlderSystems) {
               forbid_cachestat();
               const auto read_by = [](const UniqueFd& which) {
                 const std::uint64_t before = memfd::bytes_searched();
-                Region::adopt(reopen(which.get(), O_RDONLY), RegionKind::kRecycled, kMebibyte, {}, "here");
+                Region::adopt(reopen(which.get(), O_RDONLY), RegionKind::kRecycled, kFileBytes, {}, "here");
                 return memfd::bytes_searched() - before;
               };
-              if (read_by(file) != kMebibyte) ::_exit(1);
+              if (read_by(file) != kFileBytes) ::_exit(1);
               if (read_by(file) != 0) ::_exit(2);
-              if (read_by(allocated(kRecycledSeals)) != kMebibyte) ::_exit(3);
+              if (read_by(allocated(kRecycledSeals)) != kFileBytes) ::_exit(3);
               try {
                 Region::adopt(reopen(half_beyond_its_end(kRecycledSeals).get(), O_RDONLY), RegionKind::kRecycled,
-                              kMebibyte, {}, "here");
+                              kFileBytes, {}, "here");
                 ::_exit(4);
               } catch (const ProtocolError&) {
               }
@@ -221,7 +223,7 @@ TEST(RegionAdopt, TakesTheDescriptorOnSuccessAlone) {
   EXPECT_THROW(Region::adopt(std::move(refused), RegionKind::kFrozen, 5, {}, "here"), ProtocolError);
   EXPECT_TRUE(refused) << "its caller chooses the thread that closes it";
   UniqueFd taken = sealed_of("hello", kFrozenSeals);
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   const auto region = Region::adopt(std::move(taken), RegionKind::kFrozen, 5, {}, "here");
   EXPECT_FALSE(taken);
   EXPECT_EQ(open_descriptors(), before - 1);
@@ -234,7 +236,7 @@ TEST(RegionAdopt, SaysThatAMappingWasRefused) {
   ASSERT_EQ(::truncate(path.c_str(), kSize), 0);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const FileStamp stamp = FileStamp::of(fd.get());
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   const ScopedLimit limit(RLIMIT_AS, crossdock::testing::address_space() + (rlim_t{256} << 20));
   EXPECT_THAT(message_of<ResourceError>([&] { Region::adopt(std::move(fd), RegionKind::kFile, kSize, stamp, "here"); }),
               HasSubstr("ulimit -v"));
@@ -454,7 +456,7 @@ TEST(RegionRecycled, RefusesNoBytes) { EXPECT_THROW(Region::make_recycled(0, "re
 TEST(RegionRecycled, SaysThatDescriptorsRanOutAndLeaksNothing) {
   ScopedFolder folder;
   const std::string path = folder.write("data", "0123456789");
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   {
     std::vector<UniqueFd> all;
     const ScopedLimit limit(RLIMIT_NOFILE, 64);

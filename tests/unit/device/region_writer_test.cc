@@ -2,22 +2,20 @@
 
 #include "crossdock/core/error.h"
 #include "device/region.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
+using crossdock::testing::adopt;
 using crossdock::testing::message_of;
 using crossdock::testing::open_descriptors;
 using crossdock::testing::run_in_child;
 using crossdock::testing::ScopedLimit;
 using ::testing::HasSubstr;
-
-std::shared_ptr<const Region> adopt(const Region& region) {
-  UniqueFd sent(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
-  return Region::adopt(std::move(sent), region.kind(), region.size(), region.stamp(), "here");
-}
 
 TEST(RegionWriter, AppendsAtAlignedOffsetsAndNeverAtZero) {
   RegionWriter writer("writer-test");
@@ -172,7 +170,7 @@ TEST(RegionWriter, WritesInPieces) {
 }
 
 TEST(RegionWriter, GivesEverythingBack) {
-  const std::size_t before = open_descriptors();
+  const int before = open_descriptors();
   for (int i = 0; i < 100; ++i) {
     RegionWriter writer("writer-test");
     writer.append(as_bytes("x"));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,11 +13,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/bytes.h"
 #include "core/unique_fd.h"
+#include "crossdock/device/memory.h"
+#include "device/region.h"
 #include "support/system_calls.h"
 
 namespace crossdock::testing {
@@ -43,16 +46,6 @@ int run_in_child(Work work) {
   int status = 0;
   if (child < 0 || ::waitpid(child, &status, 0) != child) return -1000;
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/// Descriptors that are open in this process.
-inline std::size_t open_descriptors() {
-  std::size_t count = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  while (::readdir(folder) != nullptr) ++count;
-  ::closedir(folder);
-  return count;
 }
 
 /// Lowers a limit of this process while it lives.
@@ -116,31 +109,14 @@ class ScopedFolder {
   std::vector<std::string> files_;
 };
 
-/// Sets an environment variable while it lives.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
-  ~ScopedVariable() { ::unsetenv(name_); }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
+/// The kinds of memory that a driver has.
+inline constexpr device::MemoryKind kMemoryKinds[] = {device::MemoryKind::kDevice, device::MemoryKind::kHost,
+                                                      device::MemoryKind::kShared};
 
- private:
-  const char* name_;
-};
-
-/// The text of the exception of class `E` that `work` throws; a failure, and "", if it throws none or another.
-template <typename E, typename Work>
-std::string message_of(Work work) {
-  try {
-    work();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another exception: " << error.what();
-    return {};
-  }
-  ADD_FAILURE() << "no exception";
-  return {};
+/// The region as another process maps it that was sent its descriptor.
+inline std::shared_ptr<const device::Region> adopt(const device::Region& region) {
+  UniqueFd sent(::fcntl(region.descriptor(), F_DUPFD_CLOEXEC, 0));
+  return device::Region::adopt(std::move(sent), region.kind(), region.size(), region.stamp(), "here");
 }
 
 }  // namespace crossdock::testing

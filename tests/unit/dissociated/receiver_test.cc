@@ -12,8 +12,6 @@ namespace {
 
 using Item = Receiver::Item;
 
-std::vector<std::byte> to_vector(ByteSpan span) { return {span.begin(), span.end()}; }
-
 class ReceiverTest : public ::testing::Test {
  protected:
   /// The stream's schema came and was taken.

@@ -15,8 +15,6 @@ using ::testing::IsEmpty;
 constexpr std::uint64_t kWant = 100;
 constexpr std::uint64_t kFree = 200;
 
-std::vector<std::byte> to_vector(const PrefixBytes& prefix) { return {prefix.begin(), prefix.end()}; }
-
 class SenderTest : public ::testing::Test {
  protected:
   void want(Sender& sender) {

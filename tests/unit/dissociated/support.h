@@ -19,6 +19,8 @@ inline std::vector<std::byte> bytes(std::initializer_list<int> values) {
   return out;
 }
 
+inline std::vector<std::byte> to_vector(ByteSpan bytes) { return {bytes.begin(), bytes.end()}; }
+
 inline std::vector<std::byte> bytes_of(std::string_view text) {
   const ByteSpan span = as_bytes(text);
   return {span.begin(), span.end()};

@@ -17,8 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Item = Receiver::Item;
 
-std::vector<std::byte> to_vector(ByteSpan span) { return {span.begin(), span.end()}; }
-
 std::vector<std::byte> joined(std::vector<std::byte> first, const std::vector<std::byte>& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -95,14 +93,14 @@ std::vector<std::byte> table_of_addresses() {
 constexpr std::uint64_t kAddress = 0x0003000000000040;
 
 // Tags as a transport hands them over: numbers, whose little-endian bytes stand beside them.
-constexpr std::uint64_t kWant = 0x8877665544332211;  // 11 22 33 44 55 66 77 88
-constexpr std::uint64_t kFree = 0x00000000000000F0;  // F0 00 00 00 00 00 00 00
+constexpr std::uint64_t kWantInFigures = 0x8877665544332211;  // 11 22 33 44 55 66 77 88
+constexpr std::uint64_t kFreeInFigures = 0x00000000000000F0;  // F0 00 00 00 00 00 00 00
 
 class WireForms : public ::testing::Test {
  protected:
-  void ask() { ASSERT_EQ(sender_.on_tagged(kWant, bytes_of("t"), &freed_), Sender::Action::kWantData); }
+  void ask() { ASSERT_EQ(sender_.on_tagged(kWantInFigures, bytes_of("t"), &freed_), Sender::Action::kWantData); }
 
-  Sender sender_{kWant, kFree, {.error_messages = true, .counted_leases = true, .cancel = true}};
+  Sender sender_{kWantInFigures, kFreeInFigures, {.error_messages = true, .counted_leases = true, .cancel = true}};
   Receiver receiver_;
   std::vector<Freed> freed_;
 };
@@ -111,7 +109,7 @@ class WireForms : public ::testing::Test {
 // Specification": its body is "an opaque binary identifier".
 TEST_F(WireForms, WantDataIsTheTagOfTheUriAndAnOpaqueBody) {
   for (const std::vector<std::byte>& ticket : {bytes({}), bytes({0}), bytes({0xFF, 0x00, 0xC3, 0x28})}) {
-    EXPECT_EQ(sender_.on_tagged(kWant, ticket, &freed_), Sender::Action::kWantData);
+    EXPECT_EQ(sender_.on_tagged(kWantInFigures, ticket, &freed_), Sender::Action::kWantData);
     EXPECT_TRUE(sender_.streaming());
     sender_.next_message();
     sender_.end_of_stream();
@@ -229,10 +227,10 @@ TEST_F(WireForms, FreeDataIsAddresses) {
   const RemoteBuffer lent[] = {{kAddress, 24}, {0x80, 1}, {0xC0, 1}};
   sender_.leases().lend(lent, 7);
   const auto one = bytes({0x40, 0, 0, 0, 0, 0, 0x03, 0});
-  EXPECT_EQ(sender_.on_tagged(kFree, one, &freed_), Sender::Action::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFreeInFigures, one, &freed_), Sender::Action::kFreed);
   EXPECT_THAT(holders(freed_), ElementsAre(7));
   const auto two = bytes({0xC0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(sender_.on_tagged(kFree, two, &freed_), Sender::Action::kFreed);
+  EXPECT_EQ(sender_.on_tagged(kFreeInFigures, two, &freed_), Sender::Action::kFreed);
   EXPECT_THAT(holders(freed_), ElementsAre(7, 7, 7));
   EXPECT_EQ(sender_.leases().outstanding(), 0u);
 }
@@ -265,8 +263,8 @@ TEST_F(WireForms, ACancelIsAnEndOfStreamFromTheClient) {
                             bytes({0x00, 0, 0, 0, 0, 0}), bytes({})}) {
     EXPECT_THROW(sender_.on_untagged(other), ProtocolError);
   }
-  Sender as_specified(kWant, kFree);
-  EXPECT_EQ(as_specified.on_tagged(kWant, {}, &freed_), Sender::Action::kWantData);
+  Sender as_specified(kWantInFigures, kFreeInFigures);
+  EXPECT_EQ(as_specified.on_tagged(kWantInFigures, {}, &freed_), Sender::Action::kWantData);
   EXPECT_ERROR(as_specified.on_untagged(cancel), ProtocolError, "clients send tagged ones only");
   EXPECT_THAT(as_specified.error("no"), IsEmpty());
 }

@@ -8,8 +8,6 @@
 namespace crossdock::dissociated {
 namespace {
 
-std::vector<std::byte> to_vector(const PrefixBytes& prefix) { return {prefix.begin(), prefix.end()}; }
-
 // "Metadata Stream Sequence": byte 0 is the type, bytes 1 to 4 the little-endian sequence number.
 
 TEST(Wire, MetadataPrefixIsTypeOneThenTheNumber) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "crossdock/exchange/copy.h"
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 #include "unit/exchange/support.h"
 

@@ -14,6 +14,7 @@
 #include "crossdock/device/registry.h"
 #include "crossdock/exchange/sync.h"
 #include "support.h"
+#include "support/message_of.h"
 #include "unit/array/made_array.h"
 #include "unit/device/sim/support.h"
 
@@ -25,7 +26,7 @@ using array::RecordBatch;
 using array::Schema;
 using array::TypeId;
 using array::test::field;
-using array::test::message_of;
+using crossdock::testing::message_of;
 using device::Buffer;
 using device::Device;
 using device::kOne;

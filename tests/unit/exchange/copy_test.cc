@@ -13,6 +13,7 @@
 
 #include "crossdock/device/registry.h"
 #include "crossdock/exchange/sync.h"
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 #include "unit/exchange/support.h"
 

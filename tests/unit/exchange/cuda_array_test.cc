@@ -14,6 +14,7 @@
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
 
@@ -23,14 +24,13 @@ namespace {
 using array::Tensor;
 using crossdock::testing::counting_owner;
 using crossdock::testing::CudaTargetTest;
+using crossdock::testing::kDelay;
 using crossdock::testing::made_tensor;
 using crossdock::testing::message_of;
 using device::Device;
 using device::DeviceType;
 using device::MemoryKind;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kDelay = 20'000;  // microseconds
 
 /// A producer that uses CUDA by its own interface.
 class CudaArrayTest : public CudaTargetTest {

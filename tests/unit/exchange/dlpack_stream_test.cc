@@ -15,6 +15,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/sync.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -25,6 +26,9 @@ namespace {
 using namespace std::chrono_literals;
 using array::Tensor;
 using crossdock::testing::CudaTargetTest;
+using crossdock::testing::kDelay;
+using crossdock::testing::kFirst;
+using crossdock::testing::kSecond;
 using crossdock::testing::made_tensor;
 using crossdock::testing::message_of;
 using device::Device;
@@ -32,10 +36,6 @@ using device::DeviceType;
 using device::MemoryKind;
 using device::Queue;
 using ::testing::HasSubstr;
-
-constexpr Device kFirst{DeviceType::kCuda, 0};
-constexpr Device kSecond{DeviceType::kCuda, 1};
-constexpr std::uint64_t kDelay = 20'000;  // microseconds
 
 std::int64_t number(const void* handle) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(handle)); }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crossdock/core/error.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
 

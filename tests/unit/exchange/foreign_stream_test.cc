@@ -10,6 +10,7 @@
 
 #include "crossdock/core/error.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 #include "unit/device/support.h"
 #include "unit/exchange/support.h"
@@ -18,14 +19,13 @@ namespace crossdock::exchange {
 namespace {
 
 using crossdock::testing::CudaTargetTest;
+using crossdock::testing::kFirst;
+using crossdock::testing::kSecond;
 using crossdock::testing::message_of;
 using device::Device;
 using device::DeviceType;
 using device::Queue;
 using ::testing::HasSubstr;
-
-constexpr Device kFirst{DeviceType::kCuda, 0};
-constexpr Device kSecond{DeviceType::kCuda, 1};
 
 class ForeignStreamTest : public device::SimTest {
  protected:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "crossdock/array/tensor.h"
+#include "crossdock/device/device.h"
 
 namespace crossdock::testing {
 
@@ -22,6 +23,12 @@ inline array::Tensor made_tensor(std::string_view type, std::vector<std::int64_t
   tensor.data = data;
   return tensor;
 }
+
+/// CUDA's devices, of which the fake has two.
+inline constexpr device::Device kFirst{device::DeviceType::kCuda, 0};
+inline constexpr device::Device kSecond{device::DeviceType::kCuda, 1};
+/// How long a piece of work takes on the fake, in microseconds.
+inline constexpr std::uint64_t kDelay = 20'000;
 
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" void __lsan_disable();

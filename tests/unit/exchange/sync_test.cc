@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 #include "unit/exchange/support.h"
 

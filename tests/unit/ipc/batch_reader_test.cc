@@ -17,9 +17,6 @@ using flatbuf::FieldNode;
 using flatbuffers::FlatBufferBuilder;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
-
 struct Batch {
   std::int64_t length = 0;
   std::vector<FieldNode> nodes;

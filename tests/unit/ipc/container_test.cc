@@ -296,7 +296,6 @@ TEST(Container, BlocksOutOfRange) {
     bend.batches = [=](std::vector<flatbuf::Block>* blocks) { (*blocks)[0] = {offset, metadata, body}; };
     return error<InvalidDataError>(file(bend));
   };
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t offset : {std::int64_t{-8}, std::int64_t{1} << 40, kMax, kMax - 8}) {
     EXPECT_THAT(with(offset, 64, 64), HasSubstr("end before the footer")) << offset;
   }

@@ -20,7 +20,7 @@ using crossdock::testing::number_batch;
 using crossdock::testing::text_at;
 using ::testing::HasSubstr;
 
-constexpr Codec kCodecs[] = {Codec::kNone, Codec::kLz4Frame, Codec::kZstd};
+constexpr Codec kCodecsOrNone[] = {Codec::kNone, Codec::kLz4Frame, Codec::kZstd};
 constexpr ContainerForm kForms[] = {ContainerForm::kFile, ContainerForm::kStream};
 
 FileWriterOptions as(ContainerForm form, Codec codec) {
@@ -53,7 +53,7 @@ std::int64_t read_all(FileReader& reader) {
 
 TEST(FileReader, ReadsWhatWasWritten) {
   for (const ContainerForm form : kForms) {
-    for (const Codec codec : kCodecs) {
+    for (const Codec codec : kCodecsOrNone) {
       const auto reader = open(write_all(three(), as(form, codec)));
       EXPECT_EQ(reader->has_footer(), form == ContainerForm::kFile);
       EXPECT_EQ(reader->num_batches(), 3);
@@ -77,7 +77,7 @@ TEST(FileReader, BatchesAreViewsThatOutliveIt) {
 }
 
 TEST(FileReader, BuffersAtOddAddressesAreCopied) {
-  for (const Codec codec : kCodecs) {
+  for (const Codec codec : kCodecsOrNone) {
     const auto bytes = write_all(three(), as(ContainerForm::kFile, codec));
     auto memory = std::make_shared<std::vector<std::byte>>(bytes.size() + 4);
     std::copy(bytes.begin(), bytes.end(), memory->begin() + 4);
@@ -106,7 +106,7 @@ TEST(FileReader, EveryType) {
   std::erase_if(fields, [](const array::Field& top) { return top.type.id == array::TypeId::kRunEndEncoded; });
   const auto schema = std::make_shared<const array::Schema>(std::move(fields));
   for (const ContainerForm form : kForms) {
-    for (const Codec codec : kCodecs) {
+    for (const Codec codec : kCodecsOrNone) {
       const auto reader = open(write_all({make_batch(schema, 5, true), make_batch(schema, 0, true)}, as(form, codec)));
       EXPECT_TRUE(*reader->schema() == *schema);
       EXPECT_EQ(reader->next()->num_rows, 5);
@@ -135,7 +135,7 @@ TEST(FileReader, CustomMetadata) {
 
 TEST(FileReader, CutAnywhere) {
   for (const ContainerForm form : kForms) {
-    for (const Codec codec : kCodecs) {
+    for (const Codec codec : kCodecsOrNone) {
       const auto bytes = write_all({number_batch(0, 3), number_batch(3, 3)}, as(form, codec));
       for (std::size_t n = 0; n < bytes.size(); ++n) {
         const std::vector<std::byte> cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n));

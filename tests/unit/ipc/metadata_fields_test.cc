@@ -9,6 +9,7 @@
 #include "crossdock/core/error.h"
 #include "metadata_mutator.h"
 #include "metadata_samples.h"
+#include "samples.h"
 
 /// Every field of every table that metadata can hold: left out, and with numbers that make no sense. It is refused by
 /// name, or reads as the default that the format has for it.
@@ -16,9 +17,6 @@ namespace crossdock::ipc::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
 constexpr std::optional<std::int64_t> kLeftOut;
 constexpr const char* kRefused = nullptr;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "ipc/metadata.h"
 
 namespace crossdock::ipc::testing {
+
+inline constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+inline constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
 array::Field field(std::string name, array::TypeId id);
 array::Field field(std::string name, array::Type type, std::vector<array::Field> children = {});

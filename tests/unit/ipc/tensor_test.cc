@@ -17,8 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-
 TensorHeader matrix() {
   TensorHeader tensor;
   tensor.type = {.id = TypeId::kFloat32};

@@ -7,6 +7,7 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/copy.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 #include "unit/offload/support.h"
 

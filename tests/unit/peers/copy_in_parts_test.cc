@@ -12,9 +12,9 @@
 namespace crossdock::peers {
 namespace {
 
-constexpr std::size_t kMebibyte = 1 << 20;
+constexpr std::size_t kBlockBytes = 1 << 20;
 
-std::vector<std::byte> numbered(std::size_t size) {
+std::vector<std::byte> block_of(std::size_t size) {
   std::vector<std::byte> bytes(size);
   for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(i * 7 + (i >> 11));
   return bytes;
@@ -22,7 +22,7 @@ std::vector<std::byte> numbered(std::size_t size) {
 
 /// Copies pieces of a block of so many bytes, and returns whether all of them, and nothing else, were written.
 bool copies_all(const std::vector<std::size_t>& sizes, const CopyHelp& help) {
-  const std::vector<std::byte> from = numbered(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+  const std::vector<std::byte> from = block_of(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
   std::vector<std::byte> expected(from.size() + 64 * (sizes.size() + 1), std::byte{0xAA});
   std::vector<std::byte> to = expected;
   std::vector<CopyPart> parts;
@@ -39,7 +39,7 @@ bool copies_all(const std::vector<std::size_t>& sizes, const CopyHelp& help) {
 }
 
 const std::vector<std::vector<std::size_t>> kSizes = {
-    {1}, {100, 0, 3}, {8 * kMebibyte}, {8 * kMebibyte - 1, 1, 4 * kMebibyte + 1}, {33 * kMebibyte + 17, 5}};
+    {1}, {100, 0, 3}, {8 * kBlockBytes}, {8 * kBlockBytes - 1, 1, 4 * kBlockBytes + 1}, {33 * kBlockBytes + 17, 5}};
 
 TEST(CopyInParts, WithoutHelpEverythingIsCopied) {
   for (const auto& sizes : kSizes) EXPECT_TRUE(copies_all(sizes, {}));

@@ -17,6 +17,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
+#include "support/eventually.h"
 #include "support/leftovers.h"
 #include "support/log_lines.h"
 #include "support/process.h"
@@ -27,6 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 using testing::ChildProcess;
+using testing::eventually;
 using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
@@ -43,17 +45,6 @@ OutgoingFrame frame_of(const Bytes& bytes) { return {bytes.data(), bytes.size(),
 
 bool same(const Frame& frame, ByteSpan bytes) {
   return frame.size == bytes.size() && (frame.size == 0 || std::memcmp(frame.data, bytes.data(), frame.size) == 0);
-}
-
-/// Waits until `holds` is true; the I/O threads make it so.
-template <typename Condition>
-::testing::AssertionResult eventually(Condition holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return ::testing::AssertionFailure() << "not within 20 s";
-    std::this_thread::yield();
-  }
-  return ::testing::AssertionSuccess();
 }
 
 void close_and_wait(Peer& peer) {

@@ -109,9 +109,9 @@ Task add_up(Reader& reader, Loop& loop, std::int64_t* rows) {
 }
 
 /// A live stream that gives a batch for each call of allow(), then ends.
-class Gate {
+class BatchGate {
  public:
-  explicit Gate(int batches) : left_(batches) {}
+  explicit BatchGate(int batches) : left_(batches) {}
   void allow() {
     ++allowed_;
     allowed_.notify_all();
@@ -142,7 +142,7 @@ struct Live {
   Live(const char* uri, int batches) : gate(batches), server(at(uri)), client(server.uri()) {
     server.publish("live", Source::live(gate.stream()));
   }
-  Gate gate;
+  BatchGate gate;
   Server server;
   Client client;
 };

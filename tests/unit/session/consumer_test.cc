@@ -18,9 +18,11 @@
 #include "dissociated/uri.h"
 #include "dissociated/wire.h"
 #include "support/batches.h"
+#include "support/eventually.h"
 #include "support/leftovers.h"
 #include "support/process.h"
 #include "transport/shm.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
@@ -57,18 +59,8 @@ int threads() {
   return count;
 }
 
-template <typename Condition>
-bool comes_true(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 // Producers that stand still until go().
-class Gate {
+class ProducerGate {
  public:
   void pass() {
     std::unique_lock lock(mutex_);
@@ -99,23 +91,23 @@ class Gate {
 /// Lets the producers go before their server, which waits for them.
 class GoAtEnd {
  public:
-  explicit GoAtEnd(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+  explicit GoAtEnd(std::shared_ptr<ProducerGate> gate) : gate_(std::move(gate)) {}
   ~GoAtEnd() { gate_->go(); }
   GoAtEnd(const GoAtEnd&) = delete;
   GoAtEnd& operator=(const GoAtEnd&) = delete;
 
  private:
-  std::shared_ptr<Gate> gate_;
+  std::shared_ptr<ProducerGate> gate_;
 };
 
-std::unique_ptr<array::BatchStream> blocked_stream(const std::shared_ptr<Gate>& gate) {
+std::unique_ptr<array::BatchStream> blocked_stream(const std::shared_ptr<ProducerGate>& gate) {
   return std::make_unique<FunctionStream>(number_batch(0, 0).schema, [gate]() -> std::optional<array::RecordBatch> {
     gate->pass();
     return std::nullopt;
   });
 }
 
-constexpr std::uint64_t kLimit = 4 << 20;
+constexpr std::uint64_t kLiveLimit = 4 << 20;
 
 // Reads a stream of each connection in turn, and keeps a batch of each. Returns how many bytes live streams' memory
 // has at most.
@@ -135,20 +127,20 @@ std::uint64_t hoard(const std::vector<std::unique_ptr<Client>>& clients, int str
 
 TEST_F(ConsumerTest, StreamAfterStreamDoesNotPassTheLeaseLimit) {
   ServerOptions options;
-  options.lease_limit = kLimit;
+  options.lease_limit = kLiveLimit;
   Server server(options);
   server.publish("live", Source::factory([] { return number_stream(3, 1000); }));
   std::vector<std::unique_ptr<Client>> clients;
   clients.push_back(std::make_unique<Client>(server.uri()));
   std::vector<array::RecordBatch> kept;
-  EXPECT_LE(hoard(clients, 300, &kept), kLimit + (1 << 20));
+  EXPECT_LE(hoard(clients, 300, &kept), kLiveLimit + (1 << 20));
   ASSERT_EQ(kept.size(), 300u);
   for (const array::RecordBatch& batch : kept) EXPECT_EQ(number_at(batch, 999), 999);
 }
 
 TEST_F(ConsumerTest, TheConnectionsOfAProcessShareOneLimit) {
   ServerOptions options;
-  options.lease_limit = kLimit;
+  options.lease_limit = kLiveLimit;
   Server server(options);
   server.publish("live", Source::factory([] { return number_stream(40, 20'000); }));  // some 12 MB
   std::vector<std::unique_ptr<Client>> clients;
@@ -161,20 +153,12 @@ TEST_F(ConsumerTest, TheConnectionsOfAProcessShareOneLimit) {
     while (auto batch = reader->next()) kept.push_back(*std::move(batch));
     most = std::max(most, live_bytes());
   }
-  EXPECT_LE(most, kLimit + (1 << 20));
+  EXPECT_LE(most, kLiveLimit + (1 << 20));
   EXPECT_EQ(kept.size(), 160u) << "the rest came by value";
   std::uint64_t leased = 0;
   for (const ConsumerStats& consumer : server.stats().consumers) leased += consumer.leased_bytes;
-  EXPECT_LE(leased, kLimit + (1 << 20)) << "two batches more at most";
-  EXPECT_GT(leased, kLimit / 2);
-}
-
-std::unique_ptr<transport::Connection> connect_to(const Server& server) {
-  return transport::shm_connect(dissociated::parse_uri(server.uri()).address, {}, 10'000, {});
-}
-
-void ask(transport::Connection& connection, std::string_view ticket) {
-  ASSERT_TRUE(connection.send_tagged(connection.agreement().want_data, as_bytes(ticket), {}));
+  EXPECT_LE(leased, kLiveLimit + (1 << 20)) << "two batches more at most";
+  EXPECT_GT(leased, kLiveLimit / 2);
 }
 
 // The text of the next error message.
@@ -193,7 +177,7 @@ std::string error_from(transport::Connection& connection) {
 }
 
 TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillLeaveFewThreadsAndConnections) {
-  const auto gate = std::make_shared<Gate>();
+  const auto gate = std::make_shared<ProducerGate>();
   ServerOptions options;
   options.max_connections = 100;
   Server server(options);
@@ -210,16 +194,17 @@ TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillLeaveFewThreadsAndC
   };
   for (int i = 0; i < 2000; ++i) {
     try {
-      ask(*connect_to(server), "blocked");
+      ask(*connect_by_shm(server), "blocked");
     } catch (const ConnectionError&) {
     }
   }
   EXPECT_LE(threads(), before + 64);
-  EXPECT_TRUE(comes_true(connects)) << "half of the threads at most are in the source, and nothing else counts";
+  EXPECT_TRUE(testing::eventually(connects))
+      << "half of the threads at most are in the source, and nothing else counts";
 }
 
 TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillCountAsConnectionsUntilItReturns) {
-  const auto gate = std::make_shared<Gate>();
+  const auto gate = std::make_shared<ProducerGate>();
   ServerOptions options;
   options.max_connections = 20;
   Server server(options);
@@ -227,7 +212,7 @@ TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillCountAsConnectionsU
   const GoAtEnd go_at_end(gate);
   server.publish("table", Source::table(number_stream(1, 1)));
   for (int i = 0; i < 20; ++i) {
-    const auto connection = connect_to(server);
+    const auto connection = connect_by_shm(server);
     ask(*connection, "blocked");
     ASSERT_TRUE(gate->wait_for(i + 1));
   }
@@ -238,7 +223,7 @@ TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillCountAsConnectionsU
     EXPECT_THAT(error.what(), HasSubstr("max_connections"));
   }
   gate->go();
-  EXPECT_TRUE(comes_true([&] {
+  EXPECT_TRUE(testing::eventually([&] {
     try {
       return Client(server.uri()).get("table")->next().has_value();
     } catch (const ConnectionError&) {
@@ -248,13 +233,13 @@ TEST_F(ConsumerTest, AbandonedStreamsOfASourceThatStandsStillCountAsConnectionsU
 }
 
 TEST_F(ConsumerTest, AConnectionThatCancelsStreamAfterStreamIsRefusedByName) {
-  const auto gate = std::make_shared<Gate>();
+  const auto gate = std::make_shared<ProducerGate>();
   ServerOptions options;
   options.max_connections = 4;
   Server server(options);
   server.publish("blocked", Source::factory([gate] { return blocked_stream(gate); }));
   const GoAtEnd go_at_end(gate);
-  const auto connection = connect_to(server);
+  const auto connection = connect_by_shm(server);
   const dissociated::PrefixBytes cancel = dissociated::write_prefix(dissociated::MessageType::kEndOfStream, 0);
   for (int i = 0; i < 4; ++i) {
     ask(*connection, "blocked");
@@ -298,7 +283,7 @@ TEST_F(ConsumerTest, AConsumerWhoseSourcesStandStillTakesHalfOfTheThreadsAndIsTo
     while (reader->next()) ++batches;
     return batches;
   });
-  const auto gate = std::make_shared<Gate>();
+  const auto gate = std::make_shared<ProducerGate>();
   ServerOptions options;
   options.source_threads = 4;
   Server server(options);
@@ -307,11 +292,11 @@ TEST_F(ConsumerTest, AConsumerWhoseSourcesStandStillTakesHalfOfTheThreadsAndIsTo
   server.publish("quick", Source::factory([] { return number_stream(20, 10); }));
   std::vector<std::unique_ptr<transport::Connection>> waiting;
   for (int i = 0; i < 2; ++i) {
-    waiting.push_back(connect_to(server));
+    waiting.push_back(connect_by_shm(server));
     ask(*waiting.back(), "blocked");
   }
   ASSERT_TRUE(gate->wait_for(2));
-  const auto one_more = connect_to(server);
+  const auto one_more = connect_by_shm(server);
   ask(*one_more, "blocked");
   other.line().say(server.uri());
   EXPECT_EQ(other.wait(), 20) << "which has threads of its own share";

@@ -30,8 +30,8 @@ using testing::ChildProcess;
 using testing::number_at;
 using testing::number_stream;
 
-constexpr int kBatches = 20;
-constexpr std::int64_t kRows = 100;
+constexpr int kBatchesOfStream = 20;
+constexpr std::int64_t kRowsOfBatch = 100;
 
 class ExhaustedTest : public testing::NoLeftovers {
  protected:
@@ -66,7 +66,8 @@ std::string get(Client& client, const char* name) {
   return outcome([&] {
     GetOptions options;
     options.timeout = std::chrono::milliseconds(10'000);
-    if (take_all(*client.get(name, options)) != kBatches * kRows) throw std::logic_error("it came cut short");
+    if (take_all(*client.get(name, options)) != kBatchesOfStream * kRowsOfBatch)
+      throw std::logic_error("it came cut short");
   });
 }
 
@@ -104,10 +105,10 @@ int serve(const ChildProcess::Line& line, const std::string& folder, std::string
   options.window = 1;
   options.wait = transport::WaitMode::kBlock;
   Server server(options);
-  server.publish("table", Source::table(number_stream(kBatches, kRows)));
-  server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+  server.publish("table", Source::table(number_stream(kBatchesOfStream, kRowsOfBatch)));
+  server.publish("live", Source::factory([] { return number_stream(kBatchesOfStream, kRowsOfBatch); }));
   const std::string path = folder + "numbers.arrows";
-  testing::write_stream_file(path, *number_stream(kBatches, kRows));
+  testing::write_stream_file(path, *number_stream(kBatchesOfStream, kRowsOfBatch));
   line.say(server.uri());
   std::unique_ptr<AllDescriptors> descriptors;
   std::unique_ptr<AllMappings> mappings;
@@ -126,7 +127,7 @@ int serve(const ChildProcess::Line& line, const std::string& folder, std::string
     }
     if (order == "allow descriptors") ::setrlimit(RLIMIT_NOFILE, &before);
     if (order == "publish table") {
-      answer = outcome([&] { server.publish("more", Source::table(number_stream(kBatches, kRows))); });
+      answer = outcome([&] { server.publish("more", Source::table(number_stream(kBatchesOfStream, kRowsOfBatch))); });
     }
     if (order == "publish file") answer = outcome([&] { server.publish("file", Source::file(path)); });
     if (order == "publish snapshot") {
@@ -157,7 +158,7 @@ class Exhausted : public ExhaustedTest, public ::testing::WithParamInterface<con
   void TearDown() override {
     if (IsSkipped()) return;
     // Who was connected before goes on, whatever happened.
-    EXPECT_EQ(take_all(*reader_), left_ * kRows);
+    EXPECT_EQ(take_all(*reader_), left_ * kRowsOfBatch);
     EXPECT_EQ(number_at(*first_, 42), 42);
     EXPECT_EQ(get(*other_, "table"), "ok");
     // And all is well once there is enough again.
@@ -188,7 +189,7 @@ class Exhausted : public ExhaustedTest, public ::testing::WithParamInterface<con
   std::unique_ptr<Client> other_;
   std::unique_ptr<Reader> reader_;
   std::optional<array::RecordBatch> first_;
-  std::int64_t left_ = kBatches - 1;  // batches that reader_ has still to give
+  std::int64_t left_ = kBatchesOfStream - 1;  // batches that reader_ has still to give
 };
 
 using ::testing::AllOf;
@@ -272,8 +273,8 @@ class ConsumerExhausted : public ExhaustedTest {
   void expect_named(int (*consume)(const ChildProcess::Line&), const char* limit) {
     ChildProcess consumer(consume);
     Server server;
-    server.publish("table", Source::table(number_stream(kBatches, kRows)));
-    server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+    server.publish("table", Source::table(number_stream(kBatchesOfStream, kRowsOfBatch)));
+    server.publish("live", Source::factory([] { return number_stream(kBatchesOfStream, kRowsOfBatch); }));
     consumer.line().say(server.uri());
     EXPECT_THAT(consumer.line().hear(), AllOf(StartsWith("ResourceError"), HasSubstr(limit)));
     EXPECT_THAT(consumer.line().hear(), StartsWith("ResourceError"));
@@ -297,7 +298,7 @@ int consume_over_tcp(const ChildProcess::Line& line) {
     const AllDescriptors taken;
     line.say(get(client, "live"));
     line.say(outcome([&] {
-      if (take_all(*reader) != kBatches * kRows) throw std::logic_error("it came cut short");
+      if (take_all(*reader) != kBatchesOfStream * kRowsOfBatch) throw std::logic_error("it came cut short");
     }));
     line.say(get(client, "live"));
   }
@@ -309,8 +310,8 @@ int consume_over_tcp(const ChildProcess::Line& line) {
 TEST_F(ConsumerExhausted, AConsumerWithoutDescriptorsOverTcpSaysSoAndItsConnectionGoesOn) {
   ChildProcess consumer(consume_over_tcp);
   Server server(served_over("tcp"));
-  server.publish("table", Source::table(number_stream(kBatches, kRows)));
-  server.publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+  server.publish("table", Source::table(number_stream(kBatchesOfStream, kRowsOfBatch)));
+  server.publish("live", Source::factory([] { return number_stream(kBatchesOfStream, kRowsOfBatch); }));
   consumer.line().say(server.uri());
   EXPECT_THAT(consumer.line().hear(), AllOf(StartsWith("ResourceError"), HasSubstr("ulimit -n")));
   EXPECT_EQ(consumer.line().hear(), "ok") << "the stream that was under way";

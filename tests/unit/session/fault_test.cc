@@ -23,11 +23,13 @@
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "transport/memory.h"
+#include "unit/session/support.h"
 
 /// Sources that fail, consumers that are slow, and ends that come at a bad moment.
 namespace crossdock::session {
 namespace {
 
+using testing::endless_stream;
 using testing::FunctionStream;
 using ::testing::HasSubstr;
 using testing::make_schema;
@@ -37,8 +39,6 @@ using testing::number_stream;
 
 class FaultTest : public testing::NoLeftovers {};
 
-constexpr auto kSoon = std::chrono::seconds(20);  // an event that never comes fails a test, and doesn't hang it
-
 int mappings() {
   std::ifstream maps("/proc/self/maps");
   int lines = 0;
@@ -47,11 +47,6 @@ int mappings() {
 }
 
 // Batches without an end.
-std::unique_ptr<array::BatchStream> endless_stream() {
-  return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
-                                          [] { return std::optional(number_batch(0, 100)); });
-}
-
 // One batch of a dictionary column whose values are one text of `bytes` bytes.
 array::RecordBatch dictionary_batch(std::int64_t rows, std::size_t bytes) {
   struct Memory {

@@ -26,7 +26,7 @@ namespace {
 
 using testing::number_at;
 
-constexpr std::int64_t kRows = 100;
+constexpr std::int64_t kRowsOfLender = 100;
 
 /// The transports of the client that reads and of the one that frees.
 struct Pair {
@@ -42,7 +42,7 @@ class ForeignFree : public testing::NoLeftovers, public ::testing::WithParamInte
     options.uris = {"shm:", "tcp:"};
     options.log = log_.callback();
     server_.emplace(options);
-    server_->publish("live", Source::factory([] { return testing::number_stream(1'000'000, kRows); }));
+    server_->publish("live", Source::factory([] { return testing::number_stream(1'000'000, kRowsOfLender); }));
   }
   void TearDown() override {
     server_.reset();
@@ -68,7 +68,8 @@ class ForeignFree : public testing::NoLeftovers, public ::testing::WithParamInte
   /// The stream's batch of this number.
   static void expect_numbers(const std::optional<array::RecordBatch>& batch, std::int64_t number) {
     ASSERT_TRUE(batch.has_value());
-    for (std::int64_t row = 0; row < kRows; ++row) ASSERT_EQ(number_at(*batch, row), number * kRows + row);
+    for (std::int64_t row = 0; row < kRowsOfLender; ++row)
+      ASSERT_EQ(number_at(*batch, row), number * kRowsOfLender + row);
   }
 
   testing::LogLines log_;  // outlives the server

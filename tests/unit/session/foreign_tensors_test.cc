@@ -67,7 +67,7 @@ struct TensorTruth {
 using Change = std::function<void(TensorTruth&)>;
 
 /// Returns the elements that a client reads of a server that sends one tensor, changed so; or the error's name.
-std::string outcome(const Change& change, array::Tensor* out = nullptr) {
+std::string elements_or_error(const Change& change, array::Tensor* out = nullptr) {
   std::string result;
   const FakeServer server([&](Connection& c) {
     TensorTruth truth;
@@ -92,8 +92,8 @@ std::string outcome(const Change& change, array::Tensor* out = nullptr) {
 }
 
 TEST(ForeignTensors, AreReadWithoutOurMetadata) {
-  EXPECT_EQ(outcome([](TensorTruth&) {}), "1 2 3 4 ");
-  EXPECT_EQ(outcome([](TensorTruth& t) { t.by_value = true; }), "1 2 3 4 ");
+  EXPECT_EQ(elements_or_error([](TensorTruth&) {}), "1 2 3 4 ");
+  EXPECT_EQ(elements_or_error([](TensorTruth& t) { t.by_value = true; }), "1 2 3 4 ");
 }
 
 TEST(ForeignTensors, MayHaveStrides) {
@@ -104,17 +104,17 @@ TEST(ForeignTensors, MayHaveStrides) {
     t.header.body_length = 32;
     t.remote[0].length = 32;
   };
-  EXPECT_EQ(outcome(wide), "1 3 5 7 ");
-  EXPECT_EQ(outcome([&](TensorTruth& t) {
+  EXPECT_EQ(elements_or_error(wide), "1 3 5 7 ");
+  EXPECT_EQ(elements_or_error([&](TensorTruth& t) {
               wide(t);
               t.by_value = true;
             }),
             "1 3 5 7 ");
-  EXPECT_EQ(outcome([](TensorTruth& t) { t.header.strides = {0}; }), "1 1 1 1 ");
+  EXPECT_EQ(elements_or_error([](TensorTruth& t) { t.header.strides = {0}; }), "1 1 1 1 ");
 }
 
 TEST(ForeignTensors, MayBePaddedAndBegunLater) {
-  EXPECT_EQ(outcome([](TensorTruth& t) {
+  EXPECT_EQ(elements_or_error([](TensorTruth& t) {
               t.by_value = true;
               t.header.data = {8, 16};
               t.header.body_length = 64;
@@ -124,7 +124,7 @@ TEST(ForeignTensors, MayBePaddedAndBegunLater) {
 
 TEST(ForeignTensors, MayBeEmpty) {
   for (const bool by_value : {false, true}) {
-    EXPECT_EQ(outcome([&](TensorTruth& t) {
+    EXPECT_EQ(elements_or_error([&](TensorTruth& t) {
                 t.header.shape = {0};
                 t.header.data = {0, 0};
                 t.header.body_length = 0;
@@ -136,7 +136,7 @@ TEST(ForeignTensors, MayBeEmpty) {
 }
 
 TEST(ForeignTensors, AreAlignedIfTheyArent) {
-  EXPECT_EQ(outcome([](TensorTruth& t) { t.remote[0].address += 2; }), "131072 196608 262144 327680 ");
+  EXPECT_EQ(elements_or_error([](TensorTruth& t) { t.remote[0].address += 2; }), "131072 196608 262144 327680 ");
 }
 
 TEST(ForeignTensors, WhatIsCopiedToAlignThemIsLimited) {
@@ -193,7 +193,7 @@ TEST(ForeignTensors, LiesAreFoundOut) {
       {"the mark of several", [](TensorTruth& t) { t.schema = tensor_schema({.single = false, .count = 1}); }},
   };
   for (const auto& [what, lie] : lies) {
-    const std::string result = outcome(lie);
+    const std::string result = elements_or_error(lie);
     EXPECT_THAT(result, HasSubstr("Error")) << what;
     std::vector<std::int32_t> memory(4);
     array::Tensor out;
@@ -202,7 +202,7 @@ TEST(ForeignTensors, LiesAreFoundOut) {
     out.extents.shape()[0] = 4;
     out.extents.strides()[0] = 4;
     out.data = memory.data();
-    EXPECT_THAT(outcome(lie, &out), HasSubstr("Error")) << what << ", into memory";
+    EXPECT_THAT(elements_or_error(lie, &out), HasSubstr("Error")) << what << ", into memory";
   }
 }
 

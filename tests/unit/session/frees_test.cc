@@ -24,8 +24,8 @@ using testing::number_at;
 using testing::number_stream;
 
 constexpr std::uint64_t kSmallRing = 64 << 10;
-constexpr int kFew = 10;        // batches
-constexpr int kBatches = 5000;  // their addresses fill a small ring some times over
+constexpr int kFew = 10;            // batches
+constexpr int kManyBatches = 5000;  // their addresses fill a small ring some times over
 
 std::shared_ptr<const transport::TransportRegistry> shm_of(std::uint64_t ring_bytes) {
   auto made = std::make_shared<transport::TransportRegistry>();
@@ -60,7 +60,7 @@ class FreesTest : public testing::NoLeftovers {
       go_.get_future().wait();
     };
     server_.emplace(std::move(options));
-    server_->publish("numbers", Source::table(number_stream(kBatches, 1)));
+    server_->publish("numbers", Source::table(number_stream(kManyBatches, 1)));
     server_->publish("few", Source::table(number_stream(kFew, 1)));
   }
   void TearDown() override {
@@ -98,7 +98,7 @@ class FreesTest : public testing::NoLeftovers {
 TEST_F(FreesTest, AnIdleClientThatDropsMoreThanTheRingTakesLeavesNothingOut) {
   Client client(server_->uri());
   std::vector<array::RecordBatch> kept = all_batches(client);
-  ASSERT_EQ(kept.size(), static_cast<std::size_t>(kBatches));
+  ASSERT_EQ(kept.size(), static_cast<std::size_t>(kManyBatches));
   stop_the_server();
   kept.clear();
   resume();

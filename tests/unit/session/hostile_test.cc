@@ -35,6 +35,7 @@
 #include "transport/shm/socket.h"
 #include "transport/shm/socket_path.h"
 #include "transport/tcp.h"
+#include "unit/session/support.h"
 
 /// Peers that speak the transport's protocol well and what goes over it badly. What they can do to the transport itself
 /// is tested there.
@@ -43,6 +44,7 @@ namespace {
 
 using dissociated::MessageType;
 using dissociated::RemoteBuffer;
+using testing::endless_stream;
 using testing::FunctionStream;
 using ::testing::HasSubstr;
 using testing::number_at;
@@ -59,20 +61,7 @@ std::int64_t now_ns() {
       .count();
 }
 
-std::unique_ptr<array::BatchStream> endless_stream() {
-  return std::make_unique<FunctionStream>(number_batch(0, 0).schema,
-                                          [] { return std::optional(number_batch(0, 100)); });
-}
-
 // --- clients ---
-
-std::unique_ptr<transport::Connection> connect_to(const Server& server) {
-  return transport::shm_connect(dissociated::parse_uri(server.uri()).address, {}, 10'000, {});
-}
-
-void ask(transport::Connection& connection, std::string_view ticket) {
-  if (!connection.send_tagged(connection.agreement().want_data, as_bytes(ticket), {})) throw TimeoutError("no room");
-}
 
 // Reads to the end of the stream and releases nothing. Returns its last message.
 std::vector<std::byte> take_stream(transport::Connection& connection) {
@@ -115,7 +104,7 @@ TEST_F(HostileTest, AClientThatBreaksTheProtocolLosesItsConnectionAndNobodyElseD
       },
   };
   for (const Misdeed& misdeed : misdeeds) {
-    const auto connection = connect_to(server);
+    const auto connection = connect_by_shm(server);
     EXPECT_THROW(
         {
           misdeed(*connection);
@@ -135,8 +124,8 @@ TEST_F(HostileTest, AClientThatNeverReadsHoldsUpNobody) {
   Server server(options);
   server.publish("table", Source::table(number_stream(2000, 10)));
   server.publish("live", Source::factory([] { return number_stream(2000, 10); }));
-  const auto deaf = connect_to(server);
-  const auto deaf_too = connect_to(server);
+  const auto deaf = connect_by_shm(server);
+  const auto deaf_too = connect_by_shm(server);
   ask(*deaf, "table");
   ask(*deaf_too, "live");
   Client client(server.uri());
@@ -155,7 +144,7 @@ TEST_F(HostileTest, AClientThatNeverReadsHoldsUpNobody) {
 TEST_F(HostileTest, AskingForTheCatalogAgainAndAgainTakesNoDescriptors) {
   Server server;
   server.publish("table", Source::table(number_stream(1, 1)));
-  const auto connection = connect_to(server);
+  const auto connection = connect_by_shm(server);
   const auto list = [&] {
     ask(*connection, "");
     take_stream(*connection);
@@ -181,7 +170,7 @@ TEST_F(HostileTest, AHugeTicketIsCutInWhatIsSaidOfIt) {
     EXPECT_EQ(line.find('\033'), line.npos) << "a peer's control characters reach the log";
   };
   Server server(options);
-  const auto connection = connect_to(server);
+  const auto connection = connect_by_shm(server);
   ask(*connection, std::string(1 << 20, '\033'));
   const auto answer = take_stream(*connection);
   EXPECT_EQ(dissociated::read_prefix(answer).type, MessageType::kError);
@@ -207,7 +196,7 @@ TEST_F(HostileTest, ACrowdOfIdleConnectionsIsBorne) {
   Server server;
   server.publish("table", Source::table(number_stream(3, 10)));
   std::vector<std::unique_ptr<transport::Connection>> crowd;
-  for (int i = 0; i < 100; ++i) crowd.push_back(connect_to(server));
+  for (int i = 0; i < 100; ++i) crowd.push_back(connect_by_shm(server));
   Client client(server.uri());
   const auto reader = client.get("table");
   int batches = 0;
@@ -700,13 +689,13 @@ TEST_F(HostileTest, AServerTakesNoBodiesAndNoRegionsFromClients) {
   Server server;
   server.publish("numbers", Source::table(number_stream(1, 1)));
   {
-    const auto client = connect_to(server);
+    const auto client = connect_by_shm(server);
     const std::vector<std::byte> body(1 << 20);
     const std::vector<ByteSpan> parts = {body};
     EXPECT_EQ(client->max_body(), 0u);
     EXPECT_THROW(client->send_body(client->agreement().want_data, parts, nullptr), InvalidArgumentError);
   }
-  const auto client = connect_to(server);
+  const auto client = connect_by_shm(server);
   const auto region = device::Region::make_recycled(4096, "unasked");
   ASSERT_TRUE(client->announce(1, region));
   EXPECT_THROW(

@@ -28,8 +28,8 @@ using testing::FailingAllocations;
 using testing::number_stream;
 using testing::Whose;
 
-constexpr int kBatches = 3;
-constexpr std::int64_t kRows = 10;
+constexpr int kFewBatches = 3;
+constexpr std::int64_t kFewRows = 10;
 
 std::int64_t rows_of(Client& client, const char* name) {
   GetOptions options;
@@ -49,14 +49,14 @@ struct Outcome {
 // Publish, get, statistics, withdraw: what a server and a consumer of one process do. `*consuming` tells who is at it.
 void live(std::unique_ptr<Server>* server, ServerOptions options, bool* consuming) {
   *server = std::make_unique<Server>(std::move(options));
-  (*server)->publish("table", Source::table(number_stream(kBatches, kRows)));
-  (*server)->publish("live", Source::factory([] { return number_stream(kBatches, kRows); }));
+  (*server)->publish("table", Source::table(number_stream(kFewBatches, kFewRows)));
+  (*server)->publish("live", Source::factory([] { return number_stream(kFewBatches, kFewRows); }));
   *consuming = true;
   ClientOptions patience;
   patience.timeout = std::chrono::milliseconds(10'000);
   Client client((*server)->uri(), patience);
   for (const char* name : {"table", "live", "table"}) {
-    if (rows_of(client, name) != kBatches * kRows) throw std::logic_error(std::string(name) + " came cut short");
+    if (rows_of(client, name) != kFewBatches * kFewRows) throw std::logic_error(std::string(name) + " came cut short");
   }
   client.list();
   *consuming = false;
@@ -93,11 +93,12 @@ Outcome run(Whose whose, std::int64_t first, std::int64_t count) {
     // Whatever failed, the server is as good as new.
     try {
       if (!server) server = std::make_unique<Server>(options);
-      server->publish("after", Source::table(number_stream(kBatches, kRows)));
-      server->publish("live after", Source::factory([] { return number_stream(kBatches, kRows); }));
+      server->publish("after", Source::table(number_stream(kFewBatches, kFewRows)));
+      server->publish("live after", Source::factory([] { return number_stream(kFewBatches, kFewRows); }));
       {
         Client client(server->uri());
-        if (rows_of(client, "after") != kBatches * kRows || rows_of(client, "live after") != kBatches * kRows) {
+        if (rows_of(client, "after") != kFewBatches * kFewRows ||
+            rows_of(client, "live after") != kFewBatches * kFewRows) {
           outcome.wrong = "a table came cut short afterwards";
         }
       }

@@ -28,7 +28,7 @@ using testing::text_at;
 using transport::Way;
 using transport::Ways;
 
-constexpr std::int64_t kRows = 1000;
+constexpr std::int64_t kRowsByRead = 1000;
 
 class ReadsTest : public testing::NoLeftovers {
  protected:
@@ -41,7 +41,7 @@ class ReadsTest : public testing::NoLeftovers {
     options.uris = {"memory:"};
     options.transports = transports_;
     server_ = std::make_unique<Server>(options);
-    server_->publish("table", Source::table(number_stream(10, kRows)));
+    server_->publish("table", Source::table(number_stream(10, kRowsByRead)));
   }
   void TearDown() override {
     server_.reset();
@@ -57,8 +57,8 @@ class ReadsTest : public testing::NoLeftovers {
 };
 
 void expect_numbers(const array::RecordBatch& batch, std::int64_t first) {
-  ASSERT_EQ(batch.num_rows, kRows);
-  for (const std::int64_t row : {std::int64_t{0}, kRows / 2, kRows - 1}) {
+  ASSERT_EQ(batch.num_rows, kRowsByRead);
+  for (const std::int64_t row : {std::int64_t{0}, kRowsByRead / 2, kRowsByRead - 1}) {
     EXPECT_EQ(number_at(batch, row), first + row);
     EXPECT_EQ(text_at(batch, row), std::to_string(first + row));
   }
@@ -80,7 +80,7 @@ TEST_F(ReadsTest, GiveTheTableInOrderWhateverOrderTheyEndIn) {
   for (int i = 0; i < 10; ++i) {
     const auto batch = reader->next();
     ASSERT_TRUE(batch);
-    expect_numbers(*batch, i * kRows);
+    expect_numbers(*batch, i * kRowsByRead);
   }
   EXPECT_FALSE(reader->next());
   EXPECT_FALSE(reader->next());
@@ -99,7 +99,7 @@ TEST_F(ReadsTest, GiveTheLeaseBackBeforeTheBatchIsDropped) {
   EXPECT_EQ(stats().batches, 10u);
   EXPECT_EQ(stats().leases, 0u);
   server_->close();
-  for (std::size_t i = 0; i < kept.size(); ++i) expect_numbers(kept[i], static_cast<std::int64_t>(i) * kRows);
+  for (std::size_t i = 0; i < kept.size(); ++i) expect_numbers(kept[i], static_cast<std::int64_t>(i) * kRowsByRead);
 }
 
 TEST_F(ReadsTest, OfSomeColumnsTransferThoseColumnsOnly) {
@@ -113,13 +113,13 @@ TEST_F(ReadsTest, OfSomeColumnsTransferThoseColumnsOnly) {
     const auto batch = reader->next();
     ASSERT_TRUE(batch);
     ASSERT_EQ(batch->schema->fields().size(), 1u);
-    EXPECT_EQ(number_at(*batch, 5), i * kRows + 5);
+    EXPECT_EQ(number_at(*batch, 5), i * kRowsByRead + 5);
   }
   // The client's first connection is for whole batches.
   EXPECT_EQ(server_->stats().consumers.at(1).way, Way::kRead);
   EXPECT_THAT(server_->stats().consumers.at(1).why, HasSubstr("some columns"));
   EXPECT_FALSE(reader->next());
-  EXPECT_LE(options.arena->size(), 10u * kRows * 8 + 4096);
+  EXPECT_LE(options.arena->size(), 10u * kRowsByRead * 8 + 4096);
 
   // All of them together are cheaper by message.
   const auto whole = client->get("table");
@@ -204,7 +204,7 @@ TEST_F(ReadsTest, ThatFailWaitForTheBodiesBeforeThem) {
   for (int i = 0; i < 3; ++i) {
     const auto batch = reader->next();
     ASSERT_TRUE(batch);
-    expect_numbers(*batch, i * kRows);
+    expect_numbers(*batch, i * kRowsByRead);
   }
   EXPECT_THAT(message_of([&] { reader->next(); }), HasSubstr("in the middle of reading message 4"));
 }
@@ -233,7 +233,7 @@ TEST_F(ReadsTest, AreShownToAnObserverWithTheBodiesByValueBehindThem) {
         truth.record_batch(c);
         truth.body(c);
         ipc::Compressor compressor(ipc::Codec::kZstd);
-        const array::RecordBatch second = testing::number_batch(kRows, kRows);
+        const array::RecordBatch second = testing::number_batch(kRowsByRead, kRowsByRead);
         const ipc::CompressedBody& body = compressor.compress(second);
         Truth::metadata(c, 2, truth.encoder.record_batch(second, &body.layout));
         c.send_body(dissociated::write_tag(2, dissociated::BodyType::kPacked), body.pieces, nullptr);
@@ -257,7 +257,7 @@ TEST_F(ReadsTest, AreShownToAnObserverWithTheBodiesByValueBehindThem) {
     const ipc::BufferRange range = batch.buffers.at(1).range;  // the numbers
     const auto bytes =
         arrival.body.subspan(static_cast<std::size_t>(range.offset), static_cast<std::size_t>(range.length));
-    EXPECT_EQ(ipc::decompressed_size(bytes, range.length), kRows * 8);
+    EXPECT_EQ(ipc::decompressed_size(bytes, range.length), kRowsByRead * 8);
   };
   const auto reader = client.get("table", options);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(reader->next()) << i;
@@ -275,7 +275,7 @@ TEST_F(ReadsTest, OfABodyOverTheLimitAreRefusedBeforeMemoryIsTaken) {
     options.uris = {"memory:"};
     options.transports = transports_;
     server_ = std::make_unique<Server>(options);
-    server_->publish("table", Source::table(number_stream(2, kRows)));
+    server_->publish("table", Source::table(number_stream(2, kRowsByRead)));
     const auto client = connect();
     GetOptions wanted;
     if (!all_columns) wanted.columns = {"number"};
@@ -284,7 +284,7 @@ TEST_F(ReadsTest, OfABodyOverTheLimitAreRefusedBeforeMemoryIsTaken) {
       while (reader->next()) continue;
     });
   };
-  constexpr std::uint64_t kNumbers = align_up(kRows * 8, 64);
+  constexpr std::uint64_t kNumbers = align_up(kRowsByRead * 8, 64);
   EXPECT_EQ(outcome(kNumbers, false), "none");
   EXPECT_THAT(outcome(kNumbers - 1, false), AllOf(HasSubstr("LeaseLimitError"), HasSubstr("max_body")));
   EXPECT_THAT(outcome(kNumbers, true), AllOf(HasSubstr("LeaseLimitError"), HasSubstr("max_body")));
@@ -304,7 +304,7 @@ TEST_F(ReadsTest, GoOnInAnEventLoop) {
       reader->awake();
     }
     ASSERT_TRUE(batch);
-    expect_numbers(*batch, i * kRows);
+    expect_numbers(*batch, i * kRowsByRead);
   }
   while (!testing::poll_next(*reader, &batch)) std::this_thread::yield();
   EXPECT_FALSE(batch);

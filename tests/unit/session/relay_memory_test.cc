@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::uint64_t kLimit = 1000;
+constexpr std::uint64_t kRelayLimit = 1000;
 constexpr std::uint64_t kMostRegions = 3;
 
 std::shared_ptr<const PublishedTable> table_of(std::uint64_t bytes) {
@@ -32,7 +32,7 @@ struct Kept {
   std::vector<std::shared_ptr<const PublishedTable>> tables;
   int asked = 0;
   std::shared_ptr<RelayMemory> memory = std::make_shared<RelayMemory>(
-      kLimit, kMostRegions, [this](std::uint64_t needed, const RelayMemory::SizeOf& size_of) {
+      kRelayLimit, kMostRegions, [this](std::uint64_t needed, const RelayMemory::SizeOf& size_of) {
         ++asked;
         std::uint64_t all = 0;
         for (const auto& table : tables) all += size_of(*table);
@@ -89,7 +89,7 @@ TEST(RelayMemoryTest, FailsWhereNothingIsLeftToEvict) {
 TEST(RelayMemoryTest, EvictsNothingForWhatNeverFits) {
   Kept kept;
   kept.add();
-  for (const std::uint64_t bytes : {kLimit + 1, ~std::uint64_t{0}}) {
+  for (const std::uint64_t bytes : {kRelayLimit + 1, ~std::uint64_t{0}}) {
     EXPECT_THROW(kept.memory->take(bytes, "x"), ResourceError);
   }
   EXPECT_EQ(kept.asked, 0);
@@ -141,7 +141,7 @@ TEST(RelayMemoryTest, CountsTheMemoryFilesOfTables) {
 
 /// Bodies of one fetch.
 struct Fetch {
-  explicit Fetch(std::uint64_t expected, std::uint64_t limit = kLimit)
+  explicit Fetch(std::uint64_t expected, std::uint64_t limit = kRelayLimit)
       : kept{.tables = {},
              .memory = std::make_shared<RelayMemory>(limit, kMostRegions,
                                                      [](std::uint64_t, const RelayMemory::SizeOf&) { return false; })},
@@ -192,13 +192,13 @@ TEST(FetchMemoryTest, CountsBatchesThatNeedNoAllocation) {
 
 TEST(FetchMemoryTest, ATableThatTakesMoreThanThereIsIsRefused) {
   Fetch fetch(200);
-  const auto table = table_of(kLimit + 1);
+  const auto table = table_of(kRelayLimit + 1);
   EXPECT_THROW(fetch.into->keep(table), ResourceError);
   fetch.into.reset();
   EXPECT_EQ(fetch.kept.memory->used(), 0U);
 }
 
-TEST(FetchMemoryTest, FailsAtOnceWhereTheExpectedDoesntFit) { EXPECT_THROW(Fetch(kLimit + 1), ResourceError); }
+TEST(FetchMemoryTest, FailsAtOnceWhereTheExpectedDoesntFit) { EXPECT_THROW(Fetch(kRelayLimit + 1), ResourceError); }
 
 }  // namespace
 }  // namespace crossdock::session

@@ -19,14 +19,13 @@
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/log_lines.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::number_stream;
-
-const PublishOptions kReplace{.replace = true};
 
 class RelayTest : public testing::NoLeftovers {
  protected:

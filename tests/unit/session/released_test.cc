@@ -15,6 +15,7 @@
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
 #include "support/batches.h"
+#include "support/eventually.h"
 #include "support/leftovers.h"
 #include "support/process.h"
 
@@ -25,7 +26,7 @@ using testing::ChildProcess;
 using testing::number_at;
 using testing::number_stream;
 
-constexpr std::int64_t kRows = 1'000'000;  // some 18 MB
+constexpr std::int64_t kRowsOfTable = 1'000'000;  // some 18 MB
 
 // How many mappings of this process have a name with `name` in it.
 int mappings_of(std::string_view name) {
@@ -46,16 +47,6 @@ int descriptors_of(std::string_view name) {
   return found;
 }
 
-template <typename Condition>
-bool comes_true(Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 class ReleasedTest : public testing::NoLeftovers {};
 
 TEST_F(ReleasedTest, AWithdrawnTablesMemoryGoesAtAClientThatMakesNoFurtherCall) {
@@ -71,20 +62,20 @@ TEST_F(ReleasedTest, AWithdrawnTablesMemoryGoesAtAClientThatMakesNoFurtherCall) 
     if (mappings_of("crossdock-table") == 0) return 1;
     if (number_at(kept.front(), 7) != 7) return 2;
     kept.clear();
-    if (!comes_true([] { return mappings_of("crossdock-table") == 0; })) return 3;
+    if (!testing::eventually([] { return mappings_of("crossdock-table") == 0; })) return 3;
     line.say("released");
     line.hear();
     return 0;
   });
   Server server;
-  server.publish("table", Source::table(number_stream(1, kRows)));
+  server.publish("table", Source::table(number_stream(1, kRowsOfTable)));
   consumer.line().say(server.uri());
   ASSERT_EQ(consumer.line().hear(), "holding");
   server.withdraw("table");
   EXPECT_EQ(descriptors_of("crossdock-table"), 1) << "somebody holds it";
   consumer.line().say("go on");
   EXPECT_EQ(consumer.line().hear(), "released");
-  EXPECT_TRUE(comes_true([] { return descriptors_of("crossdock-table") == 0; }));
+  EXPECT_TRUE(testing::eventually([] { return descriptors_of("crossdock-table") == 0; }));
   consumer.line().say("end");
   EXPECT_EQ(consumer.wait(), 0);
 }
@@ -108,7 +99,7 @@ TEST_F(ReleasedTest, ATableThatIsReadAgainIsThereAgain) {
       }
       kept.reset();
     }
-    EXPECT_TRUE(comes_true([] { return mappings_of("crossdock-table") == 0; })) << "round " << round;
+    EXPECT_TRUE(testing::eventually([] { return mappings_of("crossdock-table") == 0; })) << "round " << round;
   }
 }
 

@@ -13,6 +13,7 @@
 #include "support/batches.h"
 #include "support/leftovers.h"
 #include "support/temporary_folder.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
@@ -22,8 +23,6 @@ using ::testing::HasSubstr;
 using testing::number_at;
 using testing::number_batch;
 using testing::number_stream;
-
-const PublishOptions kReplace{.replace = true};
 
 class ReplaceTest : public testing::NoLeftovers {};
 

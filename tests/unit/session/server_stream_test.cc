@@ -11,11 +11,10 @@
 #include "device/region_address.h"
 #include "session/published_table.h"
 #include "support/batches.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
-
-constexpr WayAnswer kByMessage = {transport::Way::kMessage, "the test wants it"};
 
 /// All bodies of a table: each buffer padded to 64 bytes with zeros.
 void expect_packed(const PublishedTable& table, TableStream& stream, std::size_t parts) {

@@ -21,13 +21,13 @@ using std::chrono::milliseconds;
 using testing::number_at;
 using transport::Way;
 
-constexpr std::int64_t kRows = 20'000;  // a batch of some 350 KB
+constexpr std::int64_t kRowsOfLargeBatch = 20'000;  // a batch of some 350 KB
 
-struct Row {
+struct SlowWay {
   const char* scheme;
   Way way;
 };
-void PrintTo(const Row& row, std::ostream* out) { *out << row.scheme << " " << transport::way_name(row.way); }
+void PrintTo(const SlowWay& row, std::ostream* out) { *out << row.scheme << " " << transport::way_name(row.way); }
 
 double cpu_seconds() {
   timespec used{};
@@ -42,7 +42,7 @@ std::int64_t resident_bytes() {
   return pages * ::sysconf(_SC_PAGESIZE);
 }
 
-class SlowConsumer : public ::testing::TestWithParam<Row> {
+class SlowConsumer : public ::testing::TestWithParam<SlowWay> {
  protected:
   void SetUp() override {
     if (GetParam().scheme == std::string_view("ucx") && !transport::find_ucx().found) GTEST_SKIP() << "no UCX";
@@ -58,8 +58,8 @@ TEST_P(SlowConsumer, CostsNothingWhileItTakesNothing) {
   Server server(server_options);
   // Bodies of a live stream aren't read.
   const bool live = GetParam().way != Way::kRead;
-  server.publish("numbers", live ? Source::factory([] { return testing::number_stream(1'000'000, kRows); })
-                                 : Source::table(testing::number_stream(150, kRows)));
+  server.publish("numbers", live ? Source::factory([] { return testing::number_stream(1'000'000, kRowsOfLargeBatch); })
+                                 : Source::table(testing::number_stream(150, kRowsOfLargeBatch)));
   ClientOptions client_options;
   client_options.way = GetParam().way;
   Client client(server.uri(), client_options);
@@ -68,7 +68,7 @@ TEST_P(SlowConsumer, CostsNothingWhileItTakesNothing) {
   const auto take = [&] {
     const auto batch = reader->next();
     ASSERT_TRUE(batch);
-    ASSERT_EQ(number_at(*batch, kRows - 1), ++next * kRows - 1);
+    ASSERT_EQ(number_at(*batch, kRowsOfLargeBatch - 1), ++next * kRowsOfLargeBatch - 1);
   };
   for (int i = 0; i < 3; ++i) take();
   ASSERT_EQ(server.stats().consumers.at(0).way, GetParam().way);
@@ -99,9 +99,10 @@ TEST_P(SlowConsumer, CostsNothingWhileItTakesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, SlowConsumer,
-                         ::testing::Values(Row{"shm", Way::kMap}, Row{"shm", Way::kMessage}, Row{"tcp", Way::kMessage},
-                                           Row{"ucx", Way::kMessage}, Row{"ucx", Way::kRead},
-                                           Row{"fabric", Way::kMessage}, Row{"fabric", Way::kRead}),
+                         ::testing::Values(SlowWay{"shm", Way::kMap}, SlowWay{"shm", Way::kMessage},
+                                           SlowWay{"tcp", Way::kMessage}, SlowWay{"ucx", Way::kMessage},
+                                           SlowWay{"ucx", Way::kRead}, SlowWay{"fabric", Way::kMessage},
+                                           SlowWay{"fabric", Way::kRead}),
                          [](const auto& row) {
                            return row.param.scheme + std::string("_") + std::string(transport::way_name(row.param.way));
                          });

@@ -16,11 +16,10 @@
 
 #include "crossdock/core/error.h"
 #include "support/leftovers.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
-
-constexpr std::chrono::seconds kSoon{20};  // a deadlock lasts longer
 
 class SourcePoolTest : public testing::NoLeftovers {};
 

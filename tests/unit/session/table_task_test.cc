@@ -12,13 +12,12 @@
 #include "crossdock/session/runtime.h"
 #include "session/host_copy.h"
 #include "support/batches.h"
+#include "unit/session/support.h"
 
 namespace crossdock::session {
 namespace {
 
 using State = ServerStream::State;
-
-constexpr WayAnswer kByMessage = {transport::Way::kMessage, "a test"};
 
 std::shared_ptr<const PublishedTable> numbers(int batches, std::int64_t rows) {
   return publish_stream(*testing::number_stream(batches, rows), Runtime(), {});

@@ -9,8 +9,6 @@
 namespace crossdock::transport::shm_test {
 namespace {
 
-constexpr std::uint32_t kNobody = 65534;
-
 TEST(ShmAddress, ListensAtThePathAndLeavesNothing) {
   const TemporaryFolder folder;
   {

@@ -11,10 +11,9 @@
 #include "transport/shm/ring_memory.h"
 #include "transport/shm/socket.h"
 
-namespace crossdock::transport {
+namespace crossdock::transport::shm_test {
 namespace {
 
-using namespace shm_test;  // NOLINT(google-build-using-namespace)
 using device::BufferRef;
 using device::Context;
 using device::MemoryKind;
@@ -252,4 +251,4 @@ TEST_F(ShmDevice, PacketsAreReadBackAndShortOnesRefused) {
 }
 
 }  // namespace
-}  // namespace crossdock::transport
+}  // namespace crossdock::transport::shm_test

@@ -6,12 +6,11 @@
 #include <thread>
 
 #include "shm_support.h"
+#include "support/scoped_variable.h"
 #include "transport/shm/socket_path.h"
 
 namespace crossdock::transport::shm_test {
 namespace {
-
-constexpr std::uint32_t kNobody = 65534;
 
 /// $XDG_RUNTIME_DIR of its own, with the folder of names below it.
 class ShmNames : public ::testing::Test {
@@ -24,7 +23,7 @@ class ShmNames : public ::testing::Test {
   std::string socket(const std::string& name) const { return names() + "/" + name + ".sock"; }
 
   const TemporaryFolder runtime_folder;
-  const ScopedVariable runtime{"XDG_RUNTIME_DIR", runtime_folder.path().c_str()};
+  const testing::ScopedVariable runtime{"XDG_RUNTIME_DIR", runtime_folder.path().c_str()};
 };
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -257,7 +256,7 @@ TEST(ShmUserFolder, IsElsewhereWhereTheRuntimeFolderIsNotFit) {
   ::mkdir(too_long.c_str(), 0700);
   for (const char* runtime : {static_cast<const char*>(nullptr), "", "relative", "/nowhere/at/all",
                               others_write.path().c_str(), too_long.c_str()}) {
-    const ScopedVariable variable("XDG_RUNTIME_DIR", runtime);
+    const testing::ScopedVariable variable("XDG_RUNTIME_DIR", runtime);
     const std::string uid = std::to_string(::geteuid());
     const std::string folder = shm::user_folder();
     EXPECT_TRUE(folder == "/run/user/" + uid + "/crossdock" || folder == "/tmp/crossdock-" + uid) << folder;

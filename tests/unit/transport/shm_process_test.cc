@@ -186,7 +186,6 @@ TEST_F(ShmProcesses, ARegionThatTheSystemDoesNotLetPassIsANamedError) {
     const auto region = writer.freeze();
     int ends[2];
     require(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair");
-    constexpr uid_t kNobody = 65534;
     if (::getuid() == 0) require(::setuid(kNobody) == 0, "setuid");  // root is above that limit
     const rlimit few{20, 20};
     require(::setrlimit(RLIMIT_NOFILE, &few) == 0, "setrlimit");

@@ -79,14 +79,14 @@ class ShmRingThreads : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Barriers, ShmRingThreads, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Expedited" : "Fences"; });
 
-constexpr unsigned kMessages = 100'000;
+constexpr unsigned kRingMessages = 100'000;
 
 /// Sizes that fill the ring now and then, and go in pieces now and then.
 std::size_t size_of(unsigned i) { return i % 997 == 0 ? 50'000 : i % 1201; }
 
 void stream(End& from) {
   const auto bytes = pattern(50'000);
-  for (unsigned i = 0; i < kMessages; ++i) {
+  for (unsigned i = 0; i < kRingMessages; ++i) {
     while (!from.writer.send(shm::kTagged, i, ByteSpan(bytes).first(size_of(i)), {})) from.sleep();
     if (::testing::Test::HasFatalFailure()) return;
   }
@@ -95,7 +95,7 @@ void stream(End& from) {
 
 void drain(End& to) {
   const auto bytes = pattern(50'000);
-  for (unsigned i = 0; i < kMessages;) {
+  for (unsigned i = 0; i < kRingMessages;) {
     if (const auto message = to.reader.receive()) {
       ASSERT_EQ(message->tag, i);
       ASSERT_EQ(message->bytes.size(), size_of(i));
@@ -175,7 +175,7 @@ TEST_P(ShmRingThreads, HalvesOnTwoThreads) {
     ASSERT_TRUE(b.writer.send(0, 0, as_bytes("done"), {}));
   });
   const auto bytes = pattern(50'000);
-  for (unsigned i = 0; i < kMessages; ++i) {
+  for (unsigned i = 0; i < kRingMessages; ++i) {
     while (!a.writer.send(shm::kTagged, i, ByteSpan(bytes).first(size_of(i)), {})) std::this_thread::yield();
   }
   receiver.join();

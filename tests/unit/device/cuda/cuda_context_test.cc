@@ -10,16 +10,16 @@
 #include "device/cuda.h"
 #include "device/memory_handle.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
 using crossdock::testing::CudaTargetTest;
+using crossdock::testing::kMemoryKinds;
 using crossdock::testing::message_of;
 using ::testing::HasSubstr;
-
-constexpr MemoryKind kKinds[] = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared};
 
 class CudaContext : public CudaTargetTest {
  protected:
@@ -109,7 +109,7 @@ TEST_P(CudaContext, LeavesTheThreadsCurrentContextAsItWas) {
   const auto each_verb = [&](auto check) {
     const Queue queue = context_->make_queue();
     check("make_queue");
-    for (const MemoryKind kind : kKinds) {
+    for (const MemoryKind kind : kMemoryKinds) {
       Buffer buffer = context_->allocate(64, kind, Sharing::kPrivate, queue);
       check("allocate");
       context_->copy(buffer.ref(), host(bytes), queue);
@@ -180,7 +180,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
 }
 
 TEST_P(CudaContext, HasThreeTypesOfMemory) {
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     const DeviceType type = kind == MemoryKind::kDevice ? DeviceType::kCuda
                             : kind == MemoryKind::kHost ? DeviceType::kCudaHost
                                                         : DeviceType::kCudaManaged;

@@ -8,6 +8,8 @@
 #include "crossdock/device/registry.h"
 #include "device/memory_handle.h"
 #include "support/cuda.h"
+#include "support/message_of.h"
+#include "support/scoped_variable.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

@@ -9,6 +9,7 @@
 #include "device/cuda.h"
 #include "device/memory_handle.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "support/process.h"
 #include "unit/device/support.h"
 

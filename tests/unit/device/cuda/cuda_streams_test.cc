@@ -10,6 +10,7 @@
 #include "crossdock/core/error.h"
 #include "device/cuda.h"
 #include "support/cuda_target_test.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

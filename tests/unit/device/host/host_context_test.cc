@@ -5,6 +5,7 @@
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
 #include "device/memory_handle.h"
+#include "support/message_of.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {

@@ -10,6 +10,7 @@
 
 #include "crossdock/device/registry.h"
 #include "device/memory_handle.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 

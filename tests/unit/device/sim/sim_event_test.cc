@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 
 namespace crossdock::device {

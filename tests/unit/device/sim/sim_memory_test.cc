@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "device/memory_handle.h"
+#include "support/leftovers.h"
+#include "support/message_of.h"
 #include "unit/device/mappings.h"
 #include "unit/device/sim/support.h"
 
@@ -211,7 +213,7 @@ TEST_F(SimTest, ADeviceHasSoMuchMemory) {
 }
 
 TEST_F(SimTest, GivesItsMemoryBack) {
-  const std::size_t descriptors = open_descriptors();
+  const int descriptors = open_descriptors();
   {
     std::vector<Buffer> buffers;
     for (int i = 0; i < 50; ++i) buffers.push_back(allocate(10'000));

@@ -8,6 +8,7 @@
 #include "device/memory_handle.h"
 #include "device/release_order.h"
 #include "support/failing_allocations.h"
+#include "support/message_of.h"
 #include "unit/device/sim/support.h"
 
 namespace crossdock::device {

@@ -6,6 +6,8 @@
 
 #include "crossdock/core/error.h"
 #include "crossdock/device/registry.h"
+#include "support/message_of.h"
+#include "support/scoped_variable.h"
 #include "support/sycl.h"
 #include "unit/device/support.h"
 
@@ -14,37 +16,12 @@ namespace {
 
 using crossdock::testing::message_of;
 using crossdock::testing::run_in_child;
+using crossdock::testing::ScopedVariable;
 using crossdock::testing::Sycl;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-/// Sets a variable of the environment while it lives.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    if (value != nullptr) {
-      ::setenv(name, value, 1);
-    } else {
-      ::unsetenv(name);
-    }
-  }
-  ~ScopedVariable() {
-    if (before_) {
-      ::setenv(name_, before_->c_str(), 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 // Looking for it
 

@@ -1,17 +1,17 @@
 #include <gmock/gmock.h>
 
 #include "crossdock/core/error.h"
+#include "support/message_of.h"
 #include "support/sycl.h"
 #include "unit/device/support.h"
 
 namespace crossdock::device {
 namespace {
 
+using crossdock::testing::kMemoryKinds;
 using crossdock::testing::message_of;
 using crossdock::testing::Sycl;
 using ::testing::HasSubstr;
-
-constexpr MemoryKind kKinds[] = {MemoryKind::kDevice, MemoryKind::kHost, MemoryKind::kShared};
 
 const char* name_of(MemoryKind kind) {
   return kind == MemoryKind::kDevice ? "device" : kind == MemoryKind::kHost ? "host" : "shared";
@@ -46,7 +46,7 @@ class SyclMemory : public ::testing::Test {
 
 TEST_F(SyclMemory, BelongsToTheContextOfItsQueue) {
   const Queue other = elsewhere();
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     const Buffer here = context_->allocate(64, kind, Sharing::kPrivate, *queue_);
     const Buffer there = context_->allocate(64, kind, Sharing::kPrivate, other);
     EXPECT_TRUE(context_->accessible(here.ref(), *queue_));
@@ -103,7 +103,7 @@ TEST_F(SyclMemory, ThatTheHostReachesIsCopiedFromAnyContext) {
 
 TEST_F(SyclMemory, OfOthersIsDescribed) {
   const auto native = sycl_->queue();
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     const auto memory = sycl_->memory(name_of(kind), 4096, native.get());
     const PointerInfo info = context_->describe(static_cast<std::byte*>(memory.get()) + 100);
     EXPECT_EQ(info.device, device_);
@@ -126,7 +126,7 @@ TEST_F(SyclMemory, OfOursIsKnownFromItsStartToItsEnd) {
 
 TEST_F(SyclMemory, OfOthersIsAdoptedWithItsDeleter) {
   const auto native = sycl_->queue();
-  for (const MemoryKind kind : kKinds) {
+  for (const MemoryKind kind : kMemoryKinds) {
     auto memory = sycl_->memory(name_of(kind), 5, native.get());
     const std::weak_ptr<void> watched = memory;
     const BufferRef ref = usm(memory, 5, kind);

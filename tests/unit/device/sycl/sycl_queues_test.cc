@@ -5,6 +5,7 @@
 
 #include "crossdock/core/error.h"
 #include "device/sycl/async_error.h"
+#include "support/message_of.h"
 #include "support/sycl.h"
 #include "unit/device/support.h"
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "support.h"
+#include "support/scoped_variable.h"
 #include "transport/fabric/library.h"
 
 namespace crossdock::transport::fabric_test {
@@ -12,20 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// An environment variable, until the end of the scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~ScopedVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
+using testing::ScopedVariable;
 
 constexpr const char* kVariable = "CROSSDOCK_FABRIC_LIBRARY";
 

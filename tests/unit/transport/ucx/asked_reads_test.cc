@@ -17,7 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kLongMs = 20'000;
 constexpr ReceiveLimits kRawLimits = {.max_untagged = 1 << 20, .max_control = kMaxControlBytes, .max_tagged = 1 << 20};
 
 /// A region with 100,000 bytes of a pattern, and their offset.

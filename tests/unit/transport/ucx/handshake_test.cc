@@ -24,8 +24,6 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-constexpr int kLongMs = 20'000;
-
 /// Runs `body`, and returns the text of the Expected that it throws.
 template <typename Expected, typename Body>
 std::string error_of(Body body) {

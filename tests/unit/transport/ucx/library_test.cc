@@ -14,6 +14,7 @@
 #include "core/unique_fd.h"
 #include "crossdock/core/error.h"
 #include "support.h"
+#include "support/scoped_variable.h"
 #include "transport/ucx.h"
 #include "transport/ucx/log_sinks.h"
 
@@ -23,21 +24,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::ScopedVariable;
 using ::testing::StartsWith;
-
-/// An environment variable, until the end of the scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    value != nullptr ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~ScopedVariable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 constexpr const char* kVariable = "CROSSDOCK_UCX_LIBRARY";
 

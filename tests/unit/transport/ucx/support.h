@@ -22,6 +22,9 @@ using namespace ucx;  // NOLINT(google-build-using-namespace): these are its tes
 
 using Clock = std::chrono::steady_clock;
 
+/// How long a test waits for an event that must come.
+inline constexpr int kLongMs = 20'000;
+
 inline constexpr ReceiveLimits kLimits = {
     .max_untagged = 64 << 20, .max_control = 4096, .max_tagged = 64 << 20, .max_in_pieces = 64 << 20};
 
