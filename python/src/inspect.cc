@@ -64,7 +64,7 @@ struct Whereabouts {
   std::span<const dissociated::RemoteBuffer> remote{};
 };
 
-nb::dict dict_of(const ipc::BufferDescription& buffer, std::size_t index, const Whereabouts& where) {
+nb::dict to_dict(const ipc::BufferDescription& buffer, std::size_t index, const Whereabouts& where) {
   nb::dict result;
   result["kind"] = escaped(buffer.kind);
   result["variadic"] = count_or_none(buffer.variadic);
@@ -90,7 +90,7 @@ std::int64_t data_bytes(const ipc::BatchDescription& batch) {
   return total;
 }
 
-nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_nodes, const Whereabouts& where) {
+nb::dict to_dict(const ipc::BatchDescription& batch, bool replaces, bool with_nodes, const Whereabouts& where) {
   nb::dict result;
   const bool is_dictionary = batch.message.kind == ipc::MessageKind::kDictionaryBatch;
   result["kind"] = escaped(ipc::kind_name(batch.message.kind));
@@ -111,7 +111,7 @@ nb::dict dict_of(const ipc::BatchDescription& batch, bool replaces, bool with_no
   for (const ipc::NodeDescription& node : batch.nodes) {
     nb::list buffers;
     for (std::size_t i = node.first_buffer; i < node.first_buffer + node.n_buffers; ++i) {
-      buffers.append(dict_of(batch.buffers[i], i, where));
+      buffers.append(to_dict(batch.buffers[i], i, where));
     }
     nb::dict one;
     one["path"] = escaped(node.path);
@@ -174,7 +174,7 @@ class PyFileInspector {
     const ipc::ContainerMessage& place = plan.messages[position_];
     const ipc::BatchDescription batch = inspector_->describe(position_++);
     nb::dict result =
-        dict_of(batch, dictionaries_.replaces(batch.message), with_nodes, {.body_offset = place.body_offset});
+        to_dict(batch, dictionaries_.replaces(batch.message), with_nodes, {.body_offset = place.body_offset});
     result["metadata_offset"] = place.metadata_offset;
     result["metadata_bytes"] = place.metadata_length;
     result["body_offset"] = place.body_offset;
@@ -198,7 +198,7 @@ struct Arrived {
   std::vector<dissociated::RemoteBuffer> remote;
 };
 
-Arrived describe(const session::BatchArrival& arrival) {
+Arrived describe_arrival(const session::BatchArrival& arrival) {
   Arrived out{arrival.sequence,
               arrival.body_type,
               static_cast<std::int64_t>(arrival.body.size()),
@@ -217,8 +217,8 @@ Arrived describe(const session::BatchArrival& arrival) {
   return out;
 }
 
-nb::dict dict_of(const Arrived& arrived, bool replaces) {
-  nb::dict result = dict_of(arrived.batch, replaces, true, {.remote = arrived.remote});
+nb::dict to_dict(const Arrived& arrived, bool replaces) {
+  nb::dict result = to_dict(arrived.batch, replaces, true, {.remote = arrived.remote});
   result["number"] = arrived.sequence;
   result["body"] = arrived.body_type == dissociated::BodyType::kRemote ? "addresses" : "bytes";
   result["message_bytes"] = arrived.body_bytes;
@@ -244,7 +244,7 @@ const char* connection_name(ChannelRole role) {
   return "unknown";
 }
 
-nb::dict dict_of(const session::WireMessage& message) {
+nb::dict to_dict(const session::WireMessage& message) {
   using session::WireKind;
   nb::dict result;
   result["direction"] = message.direction == session::Direction::kSent ? "sent" : "received";
@@ -313,7 +313,7 @@ struct StreamLog::Shared {
     }
   }
   void add(const session::BatchArrival& arrival) {
-    Arrived arrived = describe(arrival);
+    Arrived arrived = describe_arrival(arrival);
     const std::size_t size = 1 + arrived.batch.nodes.size() + arrived.batch.buffers.size();
     const std::lock_guard lock(mutex);
     if (!batches.empty() && kept + size > kMostBuffers) {
@@ -354,7 +354,7 @@ nb::list StreamLog::take_messages() {
     taken.swap(shared_->messages);
   }
   nb::list result;
-  for (const session::WireMessage& message : taken) result.append(dict_of(message));
+  for (const session::WireMessage& message : taken) result.append(to_dict(message));
   return result;
 }
 
@@ -367,7 +367,7 @@ nb::list StreamLog::take_batches() {
   }
   nb::list result;
   for (const Arrived& arrived : taken) {
-    result.append(dict_of(arrived, shared_->dictionaries.replaces(arrived.batch.message)));
+    result.append(to_dict(arrived, shared_->dictionaries.replaces(arrived.batch.message)));
   }
   return result;
 }

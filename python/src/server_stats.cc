@@ -21,7 +21,7 @@ nb::object seconds_or_none(const std::optional<std::chrono::milliseconds>& age) 
   return age ? nb::object(nb::float_(Seconds(*age).count())) : nb::none();
 }
 
-nb::dict dict_of(const session::DurationHistogram& histogram) {
+nb::dict to_dict(const session::DurationHistogram& histogram) {
   nb::list limits;
   nb::list counts;
   for (std::size_t i = 0; i < histogram.kBuckets; ++i) {
@@ -108,8 +108,8 @@ nb::dict dict_of(const session::ServerStats& stats) {
   result["rows"] = stats.totals.rows;
   result["bytes"] = stats.totals.bytes;
   result["bytes_by_value"] = stats.totals.bytes_by_value;
-  result["first_batch"] = dict_of(stats.totals.first_batch);
-  result["batch"] = dict_of(stats.totals.batch);
+  result["first_batch"] = to_dict(stats.totals.first_batch);
+  result["batch"] = to_dict(stats.totals.batch);
   result["bytes_copied"] = stats.bytes_copied;
   result["bitmap_bytes_copied"] = stats.bitmap_bytes_copied;
   result["leases"] = stats.leases;

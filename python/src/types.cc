@@ -30,7 +30,7 @@ using namespace nb::literals;
 namespace crossdock::python {
 namespace {
 
-nb::list names(const PySchema& self) {
+nb::list column_names(const PySchema& self) {
   nb::list result;
   for (const array::Field& field : self.schema->fields()) result.append(displayed(field.name));
   return result;
@@ -49,7 +49,7 @@ nb::list first_fields(const PySchema& self, std::size_t count) {
 }
 
 /// Returns true if nothing is pending on the memory. False if work on it has failed.
-bool is_ready(const PyRecordBatch& self) {
+bool batch_is_ready(const PyRecordBatch& self) {
   try {
     return self.batch.ready();
   } catch (const Error&) {
@@ -151,7 +151,7 @@ nb::object html_of(nb::handle object, const char* function) {
 
 void bind_types(nb::module_& module) {
   nb::class_<PySchema>(module, "Schema", "The fields of the batches of a stream, in order. Immutable.")
-      .def_prop_ro("names", names, "The names of the top-level fields.")
+      .def_prop_ro("names", column_names, "The names of the top-level fields.")
       .def("__len__", [](const PySchema& self) { return self.schema->fields().size(); })
       .def(
           "__eq__",
@@ -253,7 +253,7 @@ void bind_types(nb::module_& module) {
           "to_pydict",
           [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("columns_of")(self); },
           "Returns a dict from each column's name to a list of its elements, as to_pylist().")
-      .def_prop_ro("_ready", is_ready)
+      .def_prop_ro("_ready", batch_is_ready)
       .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_batch"); })
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })
       .def(

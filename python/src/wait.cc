@@ -38,14 +38,14 @@ bool over_in_a_moment(device::Context& context, const device::Event& event) {
 /// The wait threads that aren't leased: an idle one for the next wait, and those of abandoned waits, which a driver
 /// can't end. A later wait for the same event, as in loops with timeouts, leases such a thread again. Only used by the
 /// main thread.
-WaitThreads kept;
+WaitThreads kept_threads;
 std::size_t n_leased = 0;  ///< More than one if a signal handler waits during a wait.
 
 /// Leases a wait thread for the duration of one wait. Empty if there is no thread and none can be started.
 class WaitThreadLease {
  public:
   WaitThreadLease(const ContextPtr& context, const device::Event& event) {
-    kept.remove_if([](const std::shared_ptr<WaitThread>& thread) { return !thread->here(); });
+    kept_threads.remove_if([](const std::shared_ptr<WaitThread>& thread) { return !thread->here(); });
     const bool waits = take([&](const WaitThread& thread) { return thread.waits_for(*context, event); });
     if (!waits && !take([](const WaitThread& thread) { return thread.idle(); })) start();
     if (!waits && !mine_.empty()) mine_.front()->give(context, event);
@@ -53,12 +53,12 @@ class WaitThreadLease {
   }
   ~WaitThreadLease() {
     --n_leased;
-    kept.remove_if([](const std::shared_ptr<WaitThread>& thread) {
+    kept_threads.remove_if([](const std::shared_ptr<WaitThread>& thread) {
       const bool spare = thread->here() && thread->idle();
       if (spare) thread->end();
       return spare;
     });
-    kept.splice(kept.end(), mine_);
+    kept_threads.splice(kept_threads.end(), mine_);
   }
   WaitThreadLease(const WaitThreadLease&) = delete;
   WaitThreadLease& operator=(const WaitThreadLease&) = delete;
@@ -69,13 +69,13 @@ class WaitThreadLease {
  private:
   template <typename Fits>
   bool take(Fits fits) {
-    const auto found = std::ranges::find_if(kept, [&](const auto& thread) { return fits(*thread); });
-    if (found == kept.end()) return false;
-    mine_.splice(mine_.end(), kept, found);
+    const auto found = std::ranges::find_if(kept_threads, [&](const auto& thread) { return fits(*thread); });
+    if (found == kept_threads.end()) return false;
+    mine_.splice(mine_.end(), kept_threads, found);
     return true;
   }
   void start() {
-    if (kept.size() + n_leased >= kMaxWaitThreads) return;
+    if (kept_threads.size() + n_leased >= kMaxWaitThreads) return;
     try {
       mine_.push_back(WaitThread::start());
     } catch (const std::system_error&) {

@@ -24,7 +24,7 @@ using array::RecordBatch;
 using array::TypeId;
 using exchange::BoolPolicy;
 
-nb::object tensor_of(const RecordBatch& column) {
+nb::object tensor_of_column(const RecordBatch& column) {
   array::Tensor tensor;
   {
     const GilRelease release;  // bool is converted, which takes longer for more elements; a device may be opened
@@ -84,7 +84,7 @@ nb::object values_of(RecordBatch column) {
   }
   column.dictionaries.clear();
   column.schema = std::make_shared<array::Schema>(std::vector<Field>{std::move(numbers)});
-  return tensor_of(column);
+  return tensor_of_column(column);
 }
 
 nb::object validity_of(const RecordBatch& column) {
@@ -104,7 +104,7 @@ nb::object validity_of(const RecordBatch& column) {
     made.buffers = {{}, {zeros.get(), static_cast<std::int64_t>(size)}};
     made.owner = zeros;
   }
-  return tensor_of(made);
+  return tensor_of_column(made);
 }
 
 nb::object array_of(const RecordBatch& column) {
@@ -121,7 +121,7 @@ nb::object array_of(const RecordBatch& column) {
                       " nulls, which an array can't have; .values has its numbers and .validity says which of them "
                       "count, and to_pylist() has None for the others");
   }
-  return tensor_of(column);
+  return tensor_of_column(column);
 }
 
 }  // namespace crossdock::python

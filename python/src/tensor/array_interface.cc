@@ -22,7 +22,7 @@ namespace {
 using array::Extents;
 using array::Tensor;
 
-constexpr const char* kWhere = "__array_interface__";
+constexpr const char* kArrayInterfaceName = "__array_interface__";
 
 [[noreturn]] void fail_type(const char* where, const char* key, const char* wanted, nb::handle got) {
   throw_python(PyExc_TypeError, "%s: its %s must be %s, not %s", where, key, wanted, type_name_of(got.ptr()).c_str());
@@ -67,7 +67,8 @@ void refuse_mask(const Tensor& tensor) {
 /// typestr can't. Returns nullopt if the typestr or the descr is sufficient, or if the object's `dtype` disagrees with
 /// them: typestr and descr decide on size and fields.
 std::optional<array::ElementType> type_by_name(nb::handle object, nb::handle interface) {
-  const std::string typestr = text_in(required(interface, kWhere, "typestr"), kWhere, "typestr");
+  const std::string typestr =
+      text_in(required(interface, kArrayInterfaceName, "typestr"), kArrayInterfaceName, "typestr");
   if (!may_be_another_packages(typestr)) return std::nullopt;
   if (const nb::object descr = entry(interface, descr_key(Units::kBytes)); !descr.is_none()) {
     const std::vector<array::DescrField> fields = descr_in(descr);
@@ -91,12 +92,14 @@ array::ElementType type_in(nb::handle interface, const char* where, Units units)
 /// the memory if the dictionary has no data; it may be None. `known`: the element type, if typestr can't express it.
 void read_interface(const nb::dict& interface, nb::handle object, const std::optional<array::ElementType>& known,
                     Tensor* out) {
-  const std::int64_t version = integer_in(required(interface, kWhere, "version"), kWhere, "version");
+  const std::int64_t version =
+      integer_in(required(interface, kArrayInterfaceName, "version"), kArrayInterfaceName, "version");
   if (version != 3) {
-    throw InvalidDataError(std::string(kWhere) + ": version " + std::to_string(version) + "; it must be 3");
+    throw InvalidDataError(std::string(kArrayInterfaceName) + ": version " + std::to_string(version) +
+                           "; it must be 3");
   }
-  if (describe_from(interface, kWhere, out, Units::kBytes, known)) {
-    array::check_tensor(out, kWhere);
+  if (describe_from(interface, kArrayInterfaceName, out, Units::kBytes, known)) {
+    array::check_tensor(out, kArrayInterfaceName);
     if (!object.is_none()) out->owner = owner_of(object.ptr());
     return;
   }
@@ -105,19 +108,19 @@ void read_interface(const nb::dict& interface, nb::handle object, const std::opt
   const nb::handle holder = data.is_none() ? object : nb::handle(data);
   Tensor memory;
   if (PyObject_CheckBuffer(holder.ptr()) == 0 || !tensor_from_buffer(holder.ptr(), &memory)) {
-    throw InvalidDataError(std::string(kWhere) +
+    throw InvalidDataError(std::string(kArrayInterfaceName) +
                            ": its data must be a pair of address and read-only flag, or a buffer");
   }
   const nb::object offset = entry(interface, "offset");
-  const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kWhere, "offset");
-  if (!memory.c_contiguous() || !lies_in(*out, start, memory.nbytes(), kWhere)) {
-    throw InvalidDataError(std::string(kWhere) + ": its elements aren't all in its buffer of " +
+  const std::int64_t start = offset.is_none() ? 0 : integer_in(offset, kArrayInterfaceName, "offset");
+  if (!memory.c_contiguous() || !lies_in(*out, start, memory.nbytes(), kArrayInterfaceName)) {
+    throw InvalidDataError(std::string(kArrayInterfaceName) + ": its elements aren't all in its buffer of " +
                            std::to_string(memory.nbytes()) + " bytes");
   }
   out->data = memory.data != nullptr ? static_cast<std::byte*>(memory.data) + start : nullptr;
   out->read_only = memory.read_only;
   out->owner = std::move(memory.owner);
-  array::check_tensor(out, kWhere);
+  array::check_tensor(out, kArrayInterfaceName);
 }
 
 /// Makes a Tensor of a dictionary of the caller's, and of its memory if there is a deleter.
@@ -126,7 +129,7 @@ nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
   // A copy: reading a number or a dtype may run Python code, which may change the caller's dictionary.
   const auto interface = nb::borrow<nb::dict>(checked(PyDict_Copy(desc.ptr())));
   if (!entry(interface, "mask").is_none()) {
-    throw UnsupportedError(std::string(kWhere) +
+    throw UnsupportedError(std::string(kArrayInterfaceName) +
                            ": from_array_interface() reads no mask; give an object that has this dictionary as its "
                            "attribute to asarray(), which does");
   }
@@ -135,7 +138,7 @@ nb::object adopted(nb::handle desc, nb::handle owner, nb::handle deleter) {
   std::optional<ExternalMemory> memory;
   if (!deleter.is_none()) {
     if (!has_address) {
-      throw InvalidDataError(std::string(kWhere) +
+      throw InvalidDataError(std::string(kArrayInterfaceName) +
                              ": a deleter needs the entry \"data\" with the address that it frees and the read-only "
                              "flag");
     }
@@ -347,13 +350,14 @@ std::optional<array::ElementType> type_in_dtype(nb::handle interface) {
 bool tensor_from_array_interface(PyObject* object, Tensor* out) {
   const nb::object held = optional_attribute(object, names::__array_interface__());
   if (!held.is_valid()) return false;
-  if (PyDict_Check(held.ptr()) == 0) fail_type(kWhere, "value", "a dict", held);
+  if (PyDict_Check(held.ptr()) == 0) fail_type(kArrayInterfaceName, "value", "a dict", held);
   const nb::dict interface = nb::borrow<nb::dict>(held);
   read_interface(interface, object, type_by_name(object, interface), out);
-  read_mask(interface, kWhere, out, [](PyObject* mask, Tensor* read) {
+  read_mask(interface, kArrayInterfaceName, out, [](PyObject* mask, Tensor* read) {
     tensor_from_any(mask, {}, read);
     if (read->device.type != device::DeviceType::kCpu) {
-      throw InvalidDataError(std::string(kWhere) + ": its mask is in memory of " + device::to_string(read->device));
+      throw InvalidDataError(std::string(kArrayInterfaceName) + ": its mask is in memory of " +
+                             device::to_string(read->device));
     }
     wait_for(*read);
     *read = exchange::without_event(std::move(*read));

@@ -26,7 +26,7 @@ namespace {
 
 using array::Tensor;
 
-constexpr const char* kWhere = "__cuda_array_interface__";
+constexpr const char* kCudaArrayName = "__cuda_array_interface__";
 constexpr const char* kSwitch = "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC";
 
 /// The global switch: whether streams of imported arrays are respected if a call doesn't say. -1: the environment
@@ -50,15 +50,15 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
   if (PyDict_Check(interface.ptr()) == 0) throw_type_error(interface, "__cuda_array_interface__ must be a dict");
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   Tensor tensor;
-  if (!describe_from(dictionary, kWhere, &tensor, Units::kBytes, known)) {
-    throw InvalidDataError(std::string(kWhere) +
+  if (!describe_from(dictionary, kCudaArrayName, &tensor, Units::kBytes, known)) {
+    throw InvalidDataError(std::string(kCudaArrayName) +
                            ": its entry \"data\" is missing, or is not a pair of address and flag");
   }
   const nb::object version = entry(interface, "version");  // raises what a comparison of keys raises
   if (version.is_none() && PyDict_GetItemString(interface.ptr(), "version") == nullptr) {
-    throw InvalidDataError(std::string(kWhere) + ": its entry \"version\" is missing");
+    throw InvalidDataError(std::string(kCudaArrayName) + ": its entry \"version\" is missing");
   }
-  const std::int64_t number = integer_in(version, kWhere, "version");
+  const std::int64_t number = integer_in(version, kCudaArrayName, "version");
   if (!owner.is_none()) tensor.owner = owner_of(owner.ptr());
   // Version 0 of the interface has no masks, and its consumers don't look for one.
   if (number == 0 && !entry(interface, "mask").is_none() &&
@@ -69,15 +69,15 @@ Tensor tensor_from_cuda_interface(nb::handle interface, nb::handle owner, std::o
     throw nb::python_error();
   }
   if (number > 0) {
-    read_mask(dictionary, kWhere, &tensor, [&](PyObject* mask, Tensor* out) {
+    read_mask(dictionary, kCudaArrayName, &tensor, [&](PyObject* mask, Tensor* out) {
       if (tensor_from_cuda_array(mask, sync, out)) return;
-      throw_python(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__", kWhere);
+      throw_python(PyExc_TypeError, "%s: its mask has no __cuda_array_interface__", kCudaArrayName);
     });
   }
   // The entry "stream" has no meaning before version 3.
   const nb::object stream = number >= 3 ? entry(interface, "stream") : nb::none();
   exchange::CudaStream given;
-  if (!stream.is_none()) given = integer_in(stream, kWhere, "stream");
+  if (!stream.is_none()) given = integer_in(stream, kCudaArrayName, "stream");
   const GilRelease release;
   exchange::import_cuda_array(&tensor, number, given, sync.value_or(streams_are_heeded()), drivers());
   return tensor;

@@ -45,7 +45,7 @@ constexpr const char* used_name_of() noexcept {
 /// Destructor of a DLPack capsule. Calls the deleter only if the capsule wasn't consumed: a consumer renames the
 /// capsule and then owns the struct.
 template <class Managed>
-void destroy(PyObject* capsule) noexcept {
+void destroy_dlpack(PyObject* capsule) noexcept {
   if (PyCapsule_IsValid(capsule, name_of<Managed>()) == 0) return;
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name_of<Managed>()));
   if (managed->deleter != nullptr) managed->deleter(managed);
@@ -53,7 +53,7 @@ void destroy(PyObject* capsule) noexcept {
 
 template <class Managed>
 PyObject* capsule_of(Managed* managed) noexcept {
-  PyObject* const capsule = PyCapsule_New(managed, name_of<Managed>(), &destroy<Managed>);
+  PyObject* const capsule = PyCapsule_New(managed, name_of<Managed>(), &destroy_dlpack<Managed>);
   if (capsule == nullptr) managed->deleter(managed);
   return capsule;
 }

@@ -14,7 +14,7 @@ using array::ElementType;
 using array::TypeCode;
 
 /// The format of a number.
-struct Known {
+struct KnownFormat {
   const char* swapped;  ///< The format in the other byte order. Without its '>': in this machine's.
   TypeCode code;
   std::uint8_t bytes;           ///< The standard size, of the module struct.
@@ -31,7 +31,7 @@ struct Known {
 };
 
 /// The most common ones first. Where several stand for a type, the first is written.
-constexpr Known kNumbers[] = {
+constexpr KnownFormat kNumbers[] = {
     {">d", TypeCode::kFloat, 8},
     {">f", TypeCode::kFloat, 4},
     {">i", TypeCode::kInt, 4},
@@ -52,8 +52,8 @@ constexpr Known kNumbers[] = {
     {">N", TypeCode::kUInt, sizeof(std::size_t)},
 };
 
-const Known* known_format(const char* rest) noexcept {
-  for (const Known& known : kNumbers) {
+const KnownFormat* known_format(const char* rest) noexcept {
+  for (const KnownFormat& known : kNumbers) {
     if (known.swapped[1] != *rest) continue;
     // Most formats have one character: without a call for them.
     if (rest[1] == '\0' ? known.swapped[2] == '\0' : std::strcmp(known.swapped + 1, rest) == 0) return &known;
@@ -61,10 +61,10 @@ const Known* known_format(const char* rest) noexcept {
   return nullptr;
 }
 
-const Known* known_type(const ElementType& type, bool in_c) noexcept {
+const KnownFormat* known_type(const ElementType& type, bool in_c) noexcept {
   if (type.described || type.lanes != 1) return nullptr;
   const auto* const found = std::ranges::find_if(
-      kNumbers, [&](const Known& known) { return known.code == type.code && 8 * known.size(in_c) == type.bits; });
+      kNumbers, [&](const KnownFormat& known) { return known.code == type.code && 8 * known.size(in_c) == type.bits; });
   return found != std::end(kNumbers) ? found : nullptr;
 }
 
@@ -73,7 +73,7 @@ ElementType bytes_of(std::int64_t itemsize) { return array::parse_typestr("|S" +
 ElementType untyped(std::int64_t itemsize) { return array::parse_typestr("|V" + std::to_string(itemsize)); }
 
 /// Returns the type of a text of `itemsize` bytes, with 4 bytes per code point.
-ElementType text_of(std::int64_t itemsize, bool swapped) {
+ElementType text_type(std::int64_t itemsize, bool swapped) {
   return array::parse_typestr((swapped ? ">U" : "<U") + std::to_string(itemsize / 4));
 }
 
@@ -82,7 +82,7 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
                                                            bool swapped, std::int64_t itemsize) {
   std::optional<ElementType> type;
   const std::size_t length = std::strlen(rest);
-  if (const Known* const known = known_format(rest)) {
+  if (const KnownFormat* const known = known_format(rest)) {
     type = known->type(native, swapped);
   } else if (const char* const last = rest + (*rest == '^' ? 1 : 0);  // '^': native sizes without alignment
              native && (std::strcmp(last, "g") == 0 || std::strcmp(last, "Zg") == 0)) {
@@ -93,7 +93,7 @@ ElementType text_of(std::int64_t itemsize, bool swapped) {
     type = bytes_of(itemsize);
   } else if (length > 0 && (rest[length - 1] == 'w' || rest[length - 1] == 'x') &&
              std::strspn(rest, "0123456789") == length - 1) {
-    type = rest[length - 1] == 'x' ? untyped(itemsize) : text_of(itemsize, swapped);
+    type = rest[length - 1] == 'x' ? untyped(itemsize) : text_type(itemsize, swapped);
   } else if (*rest == 'O' || *rest == 'P' || *rest == '&') {
     throw UnsupportedTypeError("a buffer of format \"" + std::string(format) +
                                "\" has Python objects or pointers, which can't be used outside their process");
@@ -126,18 +126,19 @@ std::optional<ElementType> type_of_format(const char* format, std::int64_t items
     case '!': native = false, swapped = true, ++rest; break;
     default: break;
   }
-  if (const Known* const known = known_format(rest); known != nullptr && known->size(native) == itemsize) [[likely]]
+  if (const KnownFormat* const known = known_format(rest); known != nullptr && known->size(native) == itemsize)
+      [[likely]]
     return known->type(native, swapped);
   return uncommon_type(format, rest, native, swapped, itemsize);
 }
 
 const char* format_of_type(const ElementType& type) noexcept {
-  const Known* const known = known_type(type, !type.swapped);
+  const KnownFormat* const known = known_type(type, !type.swapped);
   return known == nullptr ? nullptr : known->swapped + (type.swapped ? 0 : 1);
 }
 
 const char* format_of_number(const ElementType& type, bool in_c) noexcept {
-  const Known* const known = known_type(type, in_c);
+  const KnownFormat* const known = known_type(type, in_c);
   return known == nullptr ? nullptr : known->swapped + 1;
 }
 

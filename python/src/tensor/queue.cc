@@ -123,7 +123,7 @@ std::string name_of(const Queue& queue) {
 bool in_order(const PyQueue& self) { return context_of(self.queue)->in_order(self.queue); }
 
 /// Doesn't throw an error of the driver: leaves out the properties that can't be queried.
-std::string text_of(const PyQueue& self) {
+std::string queue_text(const PyQueue& self) {
   const Queue& queue = self.queue;
   std::string text = "<crossdock.Queue of " + device::to_string(queue.device());
   try {
@@ -266,7 +266,7 @@ void bind_queue(nb::module_& module) {
           },
           "other"_a.none())
       .def("__hash__", [](const PyQueue& self) { return static_cast<Py_hash_t>(address_of(self) >> 4); })
-      .def("__repr__", text_of);
+      .def("__repr__", queue_text);
   for (const char* name : {"Queue", "Event"}) module.attr(name).attr("__module__") = "crossdock";
 }
 

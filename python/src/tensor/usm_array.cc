@@ -40,8 +40,8 @@ namespace {
 using array::Tensor;
 using device::Queue;
 
-constexpr const char* kWhere = "__sycl_usm_array_interface__";
-[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kWhere) + ": " + what); }
+constexpr const char* kUsmArrayName = "__sycl_usm_array_interface__";
+[[noreturn]] void fail(const std::string& what) { throw InvalidDataError(std::string(kUsmArrayName) + ": " + what); }
 
 /// Returns true if an extent is 0. Works for extents that weren't checked yet.
 bool has_no_elements(const Tensor& tensor) { return std::ranges::find(tensor.shape(), 0) != tensor.shape().end(); }
@@ -50,7 +50,7 @@ device::Device device_named(std::string_view filter) {
   try {
     return device::select_device(sycl(), filter);
   } catch (const NotFoundError& error) {
-    throw NotFoundError(std::string(kWhere) + ": its syclobj: " + error.what());
+    throw NotFoundError(std::string(kUsmArrayName) + ": its syclobj: " + error.what());
   } catch (const InvalidArgumentError& error) {
     fail("its syclobj is not a device: " + std::string(error.what()));
   }
@@ -80,8 +80,8 @@ void read_buffer(PyObject* object, std::int64_t offset, Tensor* tensor) {
   auto buffer = std::make_shared<PyBufferView>();
   if (PyObject_GetBuffer(object, &buffer->view, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const Py_buffer& view = buffer->view;
-  const array::ByteRange range = array::byte_range(*tensor, kWhere);
-  if (range.highest != 0 && !lies_in(*tensor, offset, view.len, kWhere)) {
+  const array::ByteRange range = array::byte_range(*tensor, kUsmArrayName);
+  if (range.highest != 0 && !lies_in(*tensor, offset, view.len, kUsmArrayName)) {
     fail("its buffer of " + std::to_string(view.len) + " bytes doesn't hold all elements, which are bytes " +
          std::to_string(range.lowest) + " to " + std::to_string(range.highest) + " from byte " +
          std::to_string(offset) + " on; correct its shape, strides or offset");
@@ -98,10 +98,10 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   const nb::dict dictionary = nb::borrow<nb::dict>(interface);
   const nb::object version = entry(interface, "version");
   if (version.is_none()) fail("its entry \"version\" is missing");
-  const std::int64_t number = integer_in(version, kWhere, "version");
+  const std::int64_t number = integer_in(version, kUsmArrayName, "version");
   Tensor tensor;
   const std::optional<array::ElementType> known = shown ? std::nullopt : type_in_dtype(interface);
-  const bool has_data = describe_from(dictionary, kWhere, &tensor, Units::kElements, known);
+  const bool has_data = describe_from(dictionary, kUsmArrayName, &tensor, Units::kElements, known);
   if (!has_data && PyDict_Contains(dictionary.ptr(), nb::str("data").ptr()) != 0) {
     fail(
         "its data must be a pair of address and read-only flag; to use the owner's buffer instead, leave the entry "
@@ -109,7 +109,7 @@ Tensor read(nb::handle interface, nb::handle object, bool shown = false) {
   }
   const nb::object offset = entry(interface, "offset");
   const std::int64_t shift =
-      offset.is_none() ? 0 : times(integer_in(offset, kWhere, "offset"), tensor.type.itemsize(), "offset");
+      offset.is_none() ? 0 : times(integer_in(offset, kUsmArrayName, "offset"), tensor.type.itemsize(), "offset");
   if (!object.is_none()) tensor.owner = owner_of(object.ptr());
   if (has_data) {
     // dpctl's memory objects set the read-only flag on writable memory, so the flag is ignored for them.
@@ -217,7 +217,7 @@ PyObject* usm_array_interface(PyObject* self, void* /*unused*/) noexcept {
     const Tensor& tensor = tensor_of(self);
     if (!exchange::is_usm(tensor)) {
       PyErr_Format(PyExc_AttributeError, "a tensor in memory of %s has no %s", device::to_string(tensor.device).c_str(),
-                   kWhere);
+                   kUsmArrayName);
       return nullptr;
     }
     return shown(tensor, nullptr).release().ptr();
