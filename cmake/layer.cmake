@@ -12,6 +12,8 @@ option(CROSSDOCK_PRECOMPILE "Precompile headers of the standard library, GoogleT
 set(CROSSDOCK_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <deque> <functional> <map> <memory> <mutex>
                              <optional> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
 
+set(CROSSDOCK_UNITY 1 CACHE STRING "How many C++ files of a target are compiled at once")
+
 # crossdock_precompile(<target> <owner> <header>...): parses these headers once, for the owner and for all targets that name
 # it, which have its options. They take a third of the time of most files. What a file forgets to include is still found:
 # nothing but the development build is compiled like this.
@@ -27,8 +29,16 @@ function(crossdock_precompile target owner)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # for ccache
 endfunction()
 
+# crossdock_compile_options(<target>): the warnings, the sanitizers, and how many files are compiled at once. Those share
+# what they include and instantiate, and names in unnamed namespaces must differ in all files of a target.
 function(crossdock_compile_options target)
   target_compile_options(${target} PRIVATE ${CROSSDOCK_WARNINGS})
+  if(CROSSDOCK_UNITY GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${CROSSDOCK_UNITY}
+                                               UNITY_BUILD_RELOCATABLE ON)  # the compiler cache then serves all trees
+    # g++ takes the files for headers, whose classes shouldn't have members of types of an unnamed namespace.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
   if(CROSSDOCK_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${CROSSDOCK_SANITIZE} -fno-omit-frame-pointer)
     target_link_options(${target} PUBLIC -fsanitize=${CROSSDOCK_SANITIZE})
