@@ -47,7 +47,7 @@ struct Side {
     if (number >= cursor.n_variadic() || offset < 0) return {};
     const BufferView& data = batch.buffers[cursor.end() - cursor.n_variadic() + number];
     if (data.size < static_cast<std::int64_t>(offset) + length) return {};
-    return {bytes_of(data) + offset, static_cast<std::size_t>(length)};
+    return {static_cast<const std::byte*>(data.data) + offset, static_cast<std::size_t>(length)};
   }
 
   const RecordBatch& batch;

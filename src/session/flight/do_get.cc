@@ -10,7 +10,7 @@ namespace {
 
 transport::Agreement agreement_of(const FlightChannel& channel) {
   transport::Agreement agreement;
-  agreement.want_data = kWantData;
+  agreement.want_data = kRequestTag;
   agreement.error_messages = true;
   agreement.cancel = true;
   agreement.ways = transport::Way::kMessage;

@@ -22,7 +22,7 @@ constexpr std::size_t kMostCopied = 2;
 
 transport::Agreement agreement_of(const GetCall& call) {
   transport::Agreement agreement;
-  agreement.want_data = kWantData;
+  agreement.want_data = kRequestTag;
   agreement.error_messages = true;
   agreement.ways = transport::Way::kMessage;
   agreement.same_user = false;
@@ -113,7 +113,7 @@ bool GetConnection::below_window(std::size_t window) {
 }
 
 std::optional<transport::Incoming> GetConnection::receive() {
-  if (!std::exchange(asked_, true)) return transport::Incoming{true, kWantData, as_bytes(call_->ticket())};
+  if (!std::exchange(asked_, true)) return transport::Incoming{true, kRequestTag, as_bytes(call_->ticket())};
   check_open();
   return std::nullopt;
 }

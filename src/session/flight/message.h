@@ -18,7 +18,7 @@ namespace crossdock::session {
 /// gRPC's and Flight's limit of one message, in bytes.
 inline constexpr std::uint64_t kMostMessage = std::numeric_limits<std::int32_t>::max();
 /// The tag of a request, where a call stands for a connection.
-inline constexpr std::uint64_t kWantData = 1;
+inline constexpr std::uint64_t kRequestTag = 1;
 /// The longest request of a client: it has a name or a ticket. Tables that clients send have longer messages.
 inline constexpr std::size_t kMostRequest = 1 << 20;
 
