@@ -38,6 +38,8 @@ function(crossdock_compile_options target)
                                                UNITY_BUILD_RELOCATABLE ON)  # the compiler cache then serves all trees
     # g++ takes the files for headers, whose classes shouldn't have members of types of an unnamed namespace.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+    # Which functions g++ 12 takes into which depends on the files beside, and so does where it sees bug 105651, see above.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
   endif()
   if(CROSSDOCK_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${CROSSDOCK_SANITIZE} -fno-omit-frame-pointer)
