@@ -1,6 +1,8 @@
 #include "crossdock/array/builder.h"
 
+#include <functional>
 #include <limits>
+#include <unordered_map>
 
 #include "array/internal/text.h"
 #include "crossdock/core/error.h"
@@ -48,6 +50,10 @@ void AnyColumnBuilder::finish_node(BuiltColumn* to) {
   size_ = null_count_ = 0;
 }
 
+void AnyColumnBuilder::finish_buffer(GrowingBuffer* buffer, BuiltColumn* to) {
+  to->buffers.push_back(buffer->finish(&to->owners));
+}
+
 void AnyColumnBuilder::check_count(std::int64_t elements) {
   if (elements <= kMostOffset) return;
   throw ResourceError(
@@ -55,11 +61,11 @@ void AnyColumnBuilder::check_count(std::int64_t elements) {
       "and go on with the next");
 }
 
-RecordBatch AnyColumnBuilder::finish_dictionary(AnyColumnBuilder* values) {
+void AnyColumnBuilder::finish_dictionary(AnyColumnBuilder* values, BuiltColumn* to) {
   const std::int64_t rows = values->size();
   BuiltColumn parts;
   values->finish(&parts);
-  return batch_of(std::move(parts), rows);
+  to->dictionaries.push_back(batch_of(std::move(parts), rows));
 }
 
 void ColumnBuilder<bool>::append_null() {
@@ -70,6 +76,38 @@ void ColumnBuilder<bool>::append_null() {
 void ColumnBuilder<bool>::finish(BuiltColumn* to) {
   finish_node(to);
   to->buffers.push_back(bits_.finish(&to->owners));
+}
+
+struct DictionaryIndex::Impl {
+  /// Finds texts without making a std::string.
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+  };
+  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> texts;
+  std::unordered_map<std::uint64_t, std::int32_t> numbers;
+};
+
+DictionaryIndex::DictionaryIndex() : impl_(std::make_unique<Impl>()) {}
+DictionaryIndex::~DictionaryIndex() = default;
+
+std::int32_t DictionaryIndex::find(std::string_view text) const noexcept {
+  const auto found = impl_->texts.find(text);
+  return found == impl_->texts.end() ? -1 : found->second;
+}
+
+std::int32_t DictionaryIndex::find(std::uint64_t number) const noexcept {
+  const auto found = impl_->numbers.find(number);
+  return found == impl_->numbers.end() ? -1 : found->second;
+}
+
+void DictionaryIndex::add(std::string_view text, std::int32_t index) { impl_->texts.emplace(text, index); }
+
+void DictionaryIndex::add(std::uint64_t number, std::int32_t index) { impl_->numbers.emplace(number, index); }
+
+void DictionaryIndex::clear() noexcept {
+  impl_->texts.clear();
+  impl_->numbers.clear();
 }
 
 BytesBuilder::BytesBuilder(Field field, std::shared_ptr<device::Arena> arena)

@@ -315,4 +315,6 @@ std::optional<std::int64_t> exported_size(const ArrowArray& array, std::int64_t 
   return origin.views[buffer].size;
 }
 
+void export_batch(const RecordBatch& batch, ArrowDeviceArray* out) { export_batch(RecordBatch(batch), out); }
+
 }  // namespace crossdock::array

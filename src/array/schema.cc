@@ -204,4 +204,6 @@ std::shared_ptr<const Schema> Schema::find_dictionary(std::int64_t id) const {
   return nullptr;
 }
 
+bool Schema::operator==(const Schema& other) const { return fields_ == other.fields_ && metadata_ == other.metadata_; }
+
 }  // namespace crossdock::array

@@ -294,4 +294,17 @@ void export_device_stream(std::unique_ptr<BatchStream> stream, ArrowDeviceArrayS
   export_as<AnyDevice>(std::move(stream), out);
 }
 
+BatchIterator BatchStream::begin() { return BatchIterator(*this); }
+
+BatchIterator::BatchIterator(BatchStream& stream) : stream_(&stream), batch_(stream.next()) {}
+BatchIterator::BatchIterator(BatchIterator&&) noexcept = default;
+BatchIterator& BatchIterator::operator=(BatchIterator&&) noexcept = default;
+BatchIterator::~BatchIterator() = default;
+
+BatchIterator& BatchIterator::operator++() {
+  batch_.reset();  // its memory may be needed for the next one
+  batch_ = stream_->next();
+  return *this;
+}
+
 }  // namespace crossdock::array

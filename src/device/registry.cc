@@ -1,6 +1,8 @@
 #include "crossdock/device/registry.h"
 
 #include <algorithm>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "core/text.h"
@@ -21,83 +23,101 @@ bool has_device(const Driver& driver, const Device& device) {
 
 }  // namespace
 
-/// One driver that was looked for; `driver` is null if it wasn't found.
-struct DriverRegistry::Entry {
-  std::string name;
-  std::shared_ptr<Driver> driver;
-  std::vector<std::string> tried;
-};
+struct DriverRegistry::Impl {
+  /// One driver that was looked for; `driver` is null if it wasn't found.
+  struct Entry {
+    std::string name;
+    std::shared_ptr<Driver> driver;
+    std::vector<std::string> tried;
+  };
 
-/// One device. It has a lock of its own, so that a device that takes long to open delays only callers that want the
-/// same device.
-struct DriverRegistry::Opened {
-  std::mutex mutex;
-  std::shared_ptr<Context> context;
-  std::unique_ptr<Queue> queue;
-  /// Returns the context, opened if it isn't yet. Call it with the lock held.
-  const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
-    if (context == nullptr) {
-      const std::shared_ptr<Driver> driver = registry.for_device(device);
-      context = driver->open(driver->owning_device(device));
+  /// One device. It has a lock of its own, so that a device that takes long to open delays only callers that want the
+  /// same device.
+  struct Opened {
+    std::mutex mutex;
+    std::shared_ptr<Context> context;
+    std::unique_ptr<Queue> queue;
+    /// Returns the context, opened if it isn't yet. Call it with the lock held.
+    const std::shared_ptr<Context>& open(const DriverRegistry& registry, const Device& device) {
+      if (context == nullptr) {
+        const std::shared_ptr<Driver> driver = registry.for_device(device);
+        context = driver->open(driver->owning_device(device));
+      }
+      return context;
     }
-    return context;
+  };
+
+  /// Throws InvalidArgumentError if a driver has this name already.
+  void check_name_free(std::string_view name) const {
+    if (std::ranges::find(entries, name, &Entry::name) == entries.end()) return;
+    throw InvalidArgumentError("a driver named \"" + excerpt(name) + "\" was already added");
   }
+  /// Returns what is kept of the device whose queues work on `memory`.
+  std::shared_ptr<Opened> opened_for(const DriverRegistry& registry, const Device& memory) {
+    const Device device = registry.for_type(memory.type)->owning_device(memory);
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<Opened>& entry = opened[device];
+    if (entry == nullptr) entry = std::make_shared<Opened>();
+    return entry;
+  }
+
+  DriverOptions options;
+  std::vector<Entry> entries;
+  std::mutex mutex;
+  std::unordered_map<Device, std::shared_ptr<Opened>> opened;
 };
 
-DriverRegistry::DriverRegistry(DriverOptions options) : options_(std::move(options)) {}
-DriverRegistry::~DriverRegistry() = default;
-
-void DriverRegistry::check_name_free(std::string_view name) const {
-  if (std::ranges::find(entries_, name, &Entry::name) == entries_.end()) return;
-  throw InvalidArgumentError("a driver named \"" + excerpt(name) + "\" was already added");
+DriverRegistry::DriverRegistry(DriverOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->options = std::move(options);
 }
+DriverRegistry::~DriverRegistry() = default;
 
 void DriverRegistry::add(std::shared_ptr<Driver> driver, std::vector<std::string> tried) {
   if (driver == nullptr) throw InvalidArgumentError("no driver was given to add");
-  check_name_free(driver->name());
+  impl_->check_name_free(driver->name());
   std::string name(driver->name());
-  entries_.push_back({.name = std::move(name), .driver = std::move(driver), .tried = std::move(tried)});
+  impl_->entries.push_back({.name = std::move(name), .driver = std::move(driver), .tried = std::move(tried)});
 }
 
 void DriverRegistry::add_missing(std::string name, std::vector<std::string> tried) {
-  check_name_free(name);
-  entries_.push_back({.name = std::move(name), .driver = nullptr, .tried = std::move(tried)});
+  impl_->check_name_free(name);
+  impl_->entries.push_back({.name = std::move(name), .driver = nullptr, .tried = std::move(tried)});
 }
 
 std::shared_ptr<Driver> DriverRegistry::find(std::string_view name) const noexcept {
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  return found == entries_.end() ? nullptr : found->driver;
+  const auto found = std::ranges::find(impl_->entries, name, &Impl::Entry::name);
+  return found == impl_->entries.end() ? nullptr : found->driver;
 }
 
 std::vector<std::string> DriverRegistry::names() const {
   std::vector<std::string> names;
-  names.reserve(entries_.size());
-  for (const Entry& entry : entries_) names.push_back(entry.name);
+  names.reserve(impl_->entries.size());
+  for (const Impl::Entry& entry : impl_->entries) names.push_back(entry.name);
   return names;
 }
 
 std::uint64_t DriverRegistry::devices_version() const noexcept {
   std::uint64_t version = 0;
-  for (const Entry& entry : entries_) {
+  for (const Impl::Entry& entry : impl_->entries) {
     if (entry.driver != nullptr) version += entry.driver->devices_version();
   }
   return version;
 }
 
 std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type, std::string_view otherwise) const {
-  for (const Entry& entry : entries_) {
+  for (const Impl::Entry& entry : impl_->entries) {
     if (entry.driver != nullptr && entry.driver->handles(type)) return entry.driver;
   }
   const std::string_view name = device_type_name(type);
   std::string what = "no driver for memory of ";
   what += name.empty() ? "device type " + std::to_string(static_cast<std::int32_t>(type)) : std::string(name);
   what += "; drivers:";
-  for (const Entry& entry : entries_) {
+  for (const Impl::Entry& entry : impl_->entries) {
     what += " " + entry.name + (entry.driver != nullptr ? " (found, for other devices)" : " (not found)");
     for (const std::string& line : entry.tried) what += ", tried " + line;
     what += ";";
   }
-  if (entries_.empty()) what += " none;";
+  if (impl_->entries.empty()) what += " none;";
   what += " install the missing library, or ";
   what += otherwise;
   throw UnsupportedError(what);
@@ -105,7 +125,7 @@ std::shared_ptr<Driver> DriverRegistry::for_type(DeviceType type, std::string_vi
 
 std::shared_ptr<Driver> DriverRegistry::for_device(const Device& device) const {
   std::shared_ptr<Driver> first = for_type(device.type);
-  for (const Entry& entry : entries_) {
+  for (const Impl::Entry& entry : impl_->entries) {
     if (entry.driver == nullptr || entry.driver == first || !entry.driver->handles(device.type)) continue;
     if (has_device(*first, device)) break;
     if (has_device(*entry.driver, device)) return entry.driver;
@@ -126,8 +146,8 @@ std::vector<Device> devices_of(const Driver& driver, std::string* why) {
 
 std::vector<DriverReport> DriverRegistry::reports() const {
   std::vector<DriverReport> reports;
-  reports.reserve(entries_.size());
-  for (const Entry& entry : entries_) {
+  reports.reserve(impl_->entries.size());
+  for (const Impl::Entry& entry : impl_->entries) {
     DriverReport report{
         .name = entry.name, .found = entry.driver != nullptr, .version = {}, .devices = {}, .tried = entry.tried};
     if (entry.driver != nullptr) {
@@ -141,16 +161,8 @@ std::vector<DriverReport> DriverRegistry::reports() const {
   return reports;
 }
 
-std::shared_ptr<DriverRegistry::Opened> DriverRegistry::opened(const Device& memory) const {
-  const Device device = for_type(memory.type)->owning_device(memory);
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Opened>& entry = opened_[device];
-  if (entry == nullptr) entry = std::make_shared<Opened>();
-  return entry;
-}
-
 std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
-  const std::shared_ptr<Opened> entry = opened(device);
+  const std::shared_ptr<Impl::Opened> entry = impl_->opened_for(*this, device);
   const std::lock_guard lock(entry->mutex);
   return entry->open(*this, device);
 }
@@ -172,8 +184,8 @@ std::shared_ptr<Context> DriverRegistry::context_or_null(const Device& device) c
 }
 
 std::shared_ptr<Context> DriverRegistry::opened_context(DeviceType type) const noexcept {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [device, entry] : opened_) {
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [device, entry] : impl_->opened) {
     // Never throws: a driver was found when the device was opened.
     if (!for_type(device.type)->handles(type)) continue;
     // A thread that opens the device now holds the lock, and may take long.
@@ -184,7 +196,7 @@ std::shared_ptr<Context> DriverRegistry::opened_context(DeviceType type) const n
 }
 
 Queue DriverRegistry::default_queue(const Device& device) const {
-  const std::shared_ptr<Opened> entry = opened(device);
+  const std::shared_ptr<Impl::Opened> entry = impl_->opened_for(*this, device);
   std::shared_ptr<Context> context;
   {
     const std::lock_guard lock(entry->mutex);
@@ -193,7 +205,7 @@ Queue DriverRegistry::default_queue(const Device& device) const {
   }
   // Without the lock, since default_queue may call another library.
   std::optional<Queue> queue;
-  if (options_.default_queue) queue = options_.default_queue(context->device());
+  if (impl_->options.default_queue) queue = impl_->options.default_queue(context->device());
   if (queue && queue->device() != context->device()) {
     throw InvalidArgumentError("DriverOptions::default_queue gave a queue of " + to_string(queue->device()) + " for " +
                                to_string(context->device()));

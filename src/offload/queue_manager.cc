@@ -1,5 +1,8 @@
 #include "crossdock/offload/queue_manager.h"
 
+#include <mutex>
+#include <utility>
+
 namespace crossdock::offload {
 namespace {
 
@@ -8,6 +11,15 @@ namespace {
 thread_local const QueueManager::Scope* innermost = nullptr;
 
 }  // namespace
+
+struct QueueManager::Impl {
+  std::mutex mutex;
+  std::optional<device::Queue> chosen;  ///< What set_default_queue() was given.
+};
+
+QueueManager::QueueManager(std::shared_ptr<const Queues> queues)
+    : queues_(std::move(queues)), impl_(std::make_unique<Impl>()) {}
+QueueManager::~QueueManager() = default;
 
 QueueManager::Scope::Scope(const QueueManager& manager, device::Queue queue) noexcept
     : manager_(&manager), queue_(std::move(queue)), outer_(std::exchange(innermost, this)) {}
@@ -23,15 +35,15 @@ device::Queue QueueManager::current() const {
 
 device::Queue QueueManager::default_queue() const {
   {
-    const std::lock_guard lock(mutex_);
-    if (default_) return *default_;
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->chosen) return *impl_->chosen;
   }
   return queues_->default_queue();
 }
 
 void QueueManager::set_default_queue(std::optional<device::Queue> queue) {
-  const std::lock_guard lock(mutex_);
-  default_.swap(queue);  // `queue` now holds the old one, which is destroyed outside the lock
+  const std::lock_guard lock(impl_->mutex);
+  impl_->chosen.swap(queue);  // `queue` now holds the old one, which is destroyed outside the lock
 }
 
 }  // namespace crossdock::offload

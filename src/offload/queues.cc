@@ -1,25 +1,41 @@
 #include "crossdock/offload/queue_manager.h"
 
+#include <functional>
+#include <map>
+#include <mutex>
+#include <utility>
+
 #include "crossdock/core/error.h"
 
 namespace crossdock::offload {
 
 using device::Queue;
 
+struct Queues::Impl {
+  std::mutex mutex;
+  std::uint64_t version = 0;  ///< Version of the devices that `chosen` is valid for.
+  std::map<std::string, Queue, std::less<>> chosen;
+  std::map<std::pair<std::string, std::string>, Queue> named;  ///< By device and name.
+};
+
+Queues::Queues(std::shared_ptr<const device::DriverRegistry> drivers)
+    : drivers_(std::move(drivers)), impl_(std::make_unique<Impl>()) {}
+Queues::~Queues() = default;
+
 Queue Queues::queue(std::string_view filter) const {
   const std::uint64_t version = drivers_->devices_version();
   {
-    const std::lock_guard lock(mutex_);
-    if (version != version_) {
-      chosen_.clear();
-      version_ = version;
+    const std::lock_guard lock(impl_->mutex);
+    if (version != impl_->version) {
+      impl_->chosen.clear();
+      impl_->version = version;
     }
-    if (const auto found = chosen_.find(filter); found != chosen_.end()) return found->second;
+    if (const auto found = impl_->chosen.find(filter); found != impl_->chosen.end()) return found->second;
   }
   // Runs without the lock, because drivers are started here.
   Queue queue = drivers_->default_queue(device::select_device(*drivers_, filter));
-  const std::lock_guard lock(mutex_);
-  if (version == version_) chosen_.try_emplace(std::string(filter), queue);
+  const std::lock_guard lock(impl_->mutex);
+  if (version == impl_->version) impl_->chosen.try_emplace(std::string(filter), queue);
   return queue;
 }
 
@@ -28,17 +44,17 @@ Queue Queues::queue(const device::Device& device, const std::string& name) const
   const std::shared_ptr<device::Context> context = drivers_->context(device);
   const std::pair key(to_string(context->device()), name);
   {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = named_.find(key); found != named_.end()) return found->second;
+    const std::lock_guard lock(impl_->mutex);
+    if (const auto found = impl_->named.find(key); found != impl_->named.end()) return found->second;
   }
   const Queue made = context->make_queue();
-  const std::lock_guard lock(mutex_);
-  return named_.try_emplace(key, made).first->second;
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->named.try_emplace(key, made).first->second;
 }
 
 std::string Queues::name_of(const Queue& queue) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [key, named] : named_) {
+  const std::lock_guard lock(impl_->mutex);
+  for (const auto& [key, named] : impl_->named) {
     if (named == queue) return key.second;
   }
   return {};

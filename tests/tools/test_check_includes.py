@@ -181,6 +181,18 @@ FAULTS = {
     ),
     "the protocol has no sockets": ("src/dissociated/wire.cc", "#include <sys/socket.h>\n", 1, "is pure"),
     "the protocol has no clock": ("include/crossdock/dissociated/wire.h", "#include <chrono>\n", 1, "is pure"),
+    "the protocol has no clock, by our own header": (
+        "src/dissociated/wire.cc",
+        '#include "crossdock/core/chrono.h"\n',
+        1,
+        "is pure",
+    ),
+    "parts of libstdc++ are seen by our headers for them": (
+        "include/crossdock/array/column.h",
+        "#include <bits/chrono.h>\n",
+        1,
+        "bits/chrono.h is seen in include/crossdock/core only",
+    ),
     "a header above all layers": ("src/core/error.cc", '#include "crossdock/crossdock.hpp"\n', 1, "above all layers"),
     "a layer that isn't there": ("src/session/server.cc", '#include "crossdock/magic/wand.h"\n', 1, "of no layer"),
     "a source of no layer": ("src/magic/wand.cc", "#include <string>\n", 1, "src/magic is no layer"),

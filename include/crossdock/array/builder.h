@@ -4,14 +4,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "crossdock/array/column_type.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 
 /// Record batches from values of C++. The types are those of ColumnType (column_type.h).
 namespace crossdock::array {
@@ -99,12 +98,14 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   void count_null();
   /// Adds the node and the validity bitmap.
   void finish_node(BuiltColumn* to);
+  /// Adds a buffer, which is empty afterwards.
+  static void finish_buffer(GrowingBuffer* buffer, BuiltColumn* to);
   /// Throws ResourceError if a dictionary or the elements of lists become more than 2^31 - 1.
   static void check_count(std::int64_t elements);
   /// Throws InvalidArgumentError: the column's type doesn't have this number.
   [[noreturn]] void throw_outside(const std::string& number) const;
-  /// Returns the column as a batch of one column, without a schema.
-  static RecordBatch finish_dictionary(AnyColumnBuilder* values);
+  /// Adds a column of values as a dictionary: a batch of one column, without a schema.
+  static void finish_dictionary(AnyColumnBuilder* values, BuiltColumn* to);
 
  private:
   Field field_;
@@ -176,7 +177,7 @@ class ColumnBuilder final : public AnyColumnBuilder {
   void reserve(std::int64_t elements) override { values_.reserve(elements, sizeof(Stored)); }
   void finish(BuiltColumn* to) override {
     finish_node(to);
-    to->buffers.push_back(values_.finish(&to->owners));
+    finish_buffer(&values_, to);
   }
 
  private:
@@ -309,22 +310,36 @@ class ColumnBuilder<ListOf<T>> final : public ListBuilder {
   ColumnBuilder<T> elements_;
 };
 
+/// The indices of the values of a dictionary that is being built. A value is a text, or a number of up to 64 bits. Use
+/// it on one thread at a time.
+class CROSSDOCK_EXPORT DictionaryIndex {
+ public:
+  /// Makes an index of nothing.
+  DictionaryIndex();
+  ~DictionaryIndex();
+  /// Returns the index of a text; -1 if it wasn't added.
+  std::int32_t find(std::string_view text) const noexcept;
+  /// Returns the index of a number; -1 if it wasn't added.
+  std::int32_t find(std::uint64_t number) const noexcept;
+  /// Adds a text, which is copied, and wasn't added before.
+  void add(std::string_view text, std::int32_t index);
+  /// Adds a number, which wasn't added before.
+  void add(std::uint64_t number, std::int32_t index);
+  /// Removes all of them.
+  void clear() noexcept;
+
+ private:
+  struct Impl;
+  detail::ImplPtr<Impl> impl_;
+};
+
 /// Builds a dictionary-encoded column: each value is stored once, in the order in which it first came. Floats are one
 /// value if their bits are.
 template <ColumnElement T>
 class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
-  static_assert(
-      !std::same_as<T, bool> && requires(const T& value) { std::hash<T>{}(value); },
-      "dictionaries are built of texts and numbers");
-  /// What a value is found by. Of a float it is the bits: NaN isn't equal to itself, and -0.0 equals 0.0.
-  using Sought = std::conditional_t<std::same_as<T, float>, std::uint32_t,
-                                    std::conditional_t<std::same_as<T, double>, std::uint64_t, T>>;
-  using Key = std::conditional_t<std::same_as<T, std::string_view>, std::string, Sought>;
-  /// Finds texts without making a std::string.
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(const Sought& key) const noexcept { return std::hash<Sought>{}(key); }
-  };
+  static_assert(std::same_as<T, std::string_view> ||
+                    (std::is_arithmetic_v<T> && !std::same_as<T, bool> && sizeof(T) <= 8),
+                "dictionaries are built of texts and numbers");
 
  public:
   /// Makes an empty column; `field` has the field of the values. `arena`: null for the heap.
@@ -335,15 +350,15 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   /// Appends a value, which is stored if it is new since the last finish(). Throws ResourceError for more than 2^31 - 1
   /// different values.
   void append(const T& value) {
-    const auto key = std::bit_cast<Sought>(value);
-    auto known = known_.find(key);
-    if (known == known_.end()) {
-      const std::int64_t index = values_.size();
-      check_count(index + 1);
+    const auto key = key_of(value);
+    std::int32_t index = known_.find(key);
+    if (index < 0) {
+      check_count(values_.size() + 1);
+      index = static_cast<std::int32_t>(values_.size());
       values_.append(value);  // before it is known: this throws if the texts are too many
-      known = known_.emplace(Key(key), static_cast<std::int32_t>(index)).first;
+      known_.add(key, index);
     }
-    indices_.push(known->second);
+    indices_.push(index);
     count_valid();
   }
   template <OptionalOf<T> O>
@@ -369,15 +384,28 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
   void reserve(std::int64_t elements) override { indices_.reserve(elements, sizeof(std::int32_t)); }
   void finish(BuiltColumn* to) override {
     finish_node(to);
-    to->buffers.push_back(indices_.finish(&to->owners));
-    to->dictionaries.push_back(finish_dictionary(&values_));
+    finish_buffer(&indices_, to);
+    finish_dictionary(&values_, to);
     known_.clear();
   }
 
  private:
+  /// Returns what a value is found by. Of a float it is the bits: NaN isn't equal to itself, and -0.0 equals 0.0.
+  static auto key_of(const T& value) noexcept {
+    if constexpr (std::same_as<T, std::string_view>) {
+      return value;
+    } else if constexpr (std::same_as<T, float>) {
+      return std::uint64_t{std::bit_cast<std::uint32_t>(value)};
+    } else if constexpr (std::same_as<T, double>) {
+      return std::bit_cast<std::uint64_t>(value);
+    } else {
+      return static_cast<std::uint64_t>(value);
+    }
+  }
+
   GrowingBuffer indices_;
   ColumnBuilder<T> values_;
-  std::unordered_map<Key, std::int32_t, Hash, std::equal_to<>> known_;
+  DictionaryIndex known_;
 };
 
 /// Builds record batches of one schema, one after the other:

@@ -103,7 +103,7 @@ class ElementReader<bool> {
  public:
   using Value = bool;
   explicit ElementReader(const ColumnView& view)
-      : bits_(static_cast<const unsigned char*>(view.buffers().back().data)), first_(view.offset()) {}
+      : bits_(static_cast<const unsigned char*>(view.buffer(1).data)), first_(view.offset()) {}
   void skip(std::int64_t count) noexcept { first_ += count; }
   bool at(const ColumnView& /*view*/, std::int64_t index) const noexcept {
     const std::int64_t bit = first_ + index;
@@ -150,8 +150,9 @@ class ElementReader<std::chrono::sys_days> : public ConvertingReader<std::chrono
   std::chrono::sys_days at(const ColumnView& /*view*/, std::int64_t index) const noexcept {
     if (id() == TypeId::kDate32) return std::chrono::sys_days(std::chrono::days(stored<std::int32_t>(index)));
     // A date64 that is no whole number of days is a time of its day, before 1970, too.
-    return std::chrono::floor<std::chrono::days>(
-        std::chrono::sys_time<std::chrono::milliseconds>(std::chrono::milliseconds(stored<std::int64_t>(index))));
+    constexpr std::int64_t kDay = 24 * 60 * 60 * 1000;
+    const auto time = stored<std::int64_t>(index);
+    return std::chrono::sys_days(std::chrono::days(time / kDay - (time % kDay < 0 ? 1 : 0)));
   }
 };
 
@@ -261,7 +262,7 @@ class Column {
   /// InvalidDataError (buffers that are too small or not aligned).
   explicit Column(const ColumnView& view) : view_(checked(view)), reader_(view_) {
     if (view_.has_validity()) {
-      validity_ = static_cast<const unsigned char*>(view_.buffers().front().data);
+      validity_ = static_cast<const unsigned char*>(view_.buffer(0).data);
       first_bit_ = view_.offset();
     }
   }

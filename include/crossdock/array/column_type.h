@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <compare>
 #include <concepts>
 #include <cstddef>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "crossdock/array/schema.h"
+#include "crossdock/core/chrono.h"
 #include "crossdock/core/export.h"
 
 /// The types of C++ that stand for Arrow's: for column views (column.h) and builders (builder.h).
@@ -53,6 +53,13 @@ constexpr TimeUnit unit_of() noexcept {
   if constexpr (std::same_as<typename D::period, std::micro>) return TimeUnit::kMicro;
   return TimeUnit::kNano;
 }
+
+/// What std::chrono::local_time has for a clock: a type that tells no time. The standard's calendars, which
+/// define it, take long to compile and aren't included here.
+template <class C>
+concept NoClock = !requires {
+  C::now();
+};
 
 /// Says for a T of Column<T> and ColumnBuilder<T> which columns it is for. For other types there is no definition.
 ///
@@ -141,8 +148,9 @@ struct ColumnType<std::chrono::sys_time<D>> {
   }
 };
 
-template <ArrowDuration D>
-struct ColumnType<std::chrono::local_time<D>> {
+template <class Clock, ArrowDuration D>
+requires NoClock<Clock>
+struct ColumnType<std::chrono::time_point<Clock, D>> {
   static constexpr bool kPlain = true;
   static Type type() { return {.id = TypeId::kTimestamp, .unit = unit_of<D>()}; }
   static bool matches(const Type& type) noexcept {

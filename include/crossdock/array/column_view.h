@@ -50,9 +50,9 @@ class CROSSDOCK_EXPORT ColumnView {
   /// The number of elements.
   std::int64_t length() const noexcept { return length_; }
   /// The buffers of the column's own node, of a view type also its variadic ones. Element 0 is at offset() in them.
-  std::span<const BufferView> buffers() const noexcept {
-    return std::span(batch_->buffers).subspan(first_buffer_, layout_->type.n_buffers + n_variadic_);
-  }
+  std::span<const BufferView> buffers() const noexcept;
+  /// Returns one of these, by an index that nothing checks.
+  const BufferView& buffer(std::size_t which) const noexcept { return batch_->buffers[first_buffer_ + which]; }
   /// The place of element 0 in the buffers, counted in elements: above 0 for a slice.
   std::int64_t offset() const noexcept { return offset_; }
   /// Whether the type has a validity bitmap, which is the first buffer then, and may be absent.
@@ -124,7 +124,6 @@ class CROSSDOCK_EXPORT ColumnView {
   static bool bit(const void* bits, std::int64_t at) noexcept {
     return (static_cast<const unsigned char*>(bits)[at / 8] >> (at % 8) & 1U) != 0;
   }
-  const BufferView& buffer(std::size_t which) const noexcept { return batch_->buffers[first_buffer_ + which]; }
   /// Checks the width, and returns where the element is in the column's one buffer of elements.
   const std::byte* fixed(std::int64_t index, std::size_t width) const {
     check_index(index);

@@ -194,7 +194,7 @@ CROSSDOCK_EXPORT RecordBatch import_batch(std::shared_ptr<const Schema> schema, 
 /// event carries. After a throw `*out` is released, and `batch` is unchanged.
 CROSSDOCK_EXPORT void export_batch(RecordBatch&& batch, ArrowDeviceArray* out);
 /// Exports a copy of the batch, which shares its memory.
-inline void export_batch(const RecordBatch& batch, ArrowDeviceArray* out) { export_batch(RecordBatch(batch), out); }
+CROSSDOCK_EXPORT void export_batch(const RecordBatch& batch, ArrowDeviceArray* out);
 
 /// How normalized() treats offsets of a slice, which begin above 0.
 enum class Offsets : std::uint8_t {

@@ -250,7 +250,7 @@ class CROSSDOCK_EXPORT Schema {
   std::shared_ptr<const Schema> find_dictionary(std::int64_t id) const;
 
   /// Compares fields, as Field does, and metadata, in their order.
-  bool operator==(const Schema& other) const { return fields_ == other.fields_ && metadata_ == other.metadata_; }
+  bool operator==(const Schema& other) const;
   /// Returns a readable text, one line per field.
   std::string to_string() const;
 

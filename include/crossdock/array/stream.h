@@ -5,7 +5,6 @@
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "crossdock/array/c_abi.h"
@@ -41,27 +40,24 @@ class CROSSDOCK_EXPORT BatchStream {
 
 /// The batches of a stream from the next one on. Holds one batch, which may be moved out of it. Move-only: after a
 /// move, only the target may be used. The stream must outlive it.
-class BatchIterator {
+class CROSSDOCK_EXPORT BatchIterator {
  public:
   using iterator_concept = std::input_iterator_tag;
   using value_type = RecordBatch;
   using difference_type = std::ptrdiff_t;
 
   /// Reads the next batch of `stream`. Throws as BatchStream::next().
-  explicit BatchIterator(BatchStream& stream) : stream_(&stream), batch_(stream.next()) {}
-  BatchIterator(BatchIterator&&) noexcept = default;
-  BatchIterator& operator=(BatchIterator&&) noexcept = default;
+  explicit BatchIterator(BatchStream& stream);
+  BatchIterator(BatchIterator&&) noexcept;
+  BatchIterator& operator=(BatchIterator&&) noexcept;
+  ~BatchIterator();
 
   /// The batch, which the caller may move from. Undefined at the end.
   RecordBatch& operator*() const noexcept { return *batch_; }
   /// The same, for a member of it.
   RecordBatch* operator->() const noexcept { return &*batch_; }
   /// Drops the batch, then reads the next one. Throws as BatchStream::next(), and is at the end then.
-  BatchIterator& operator++() {
-    batch_.reset();  // its memory may be needed for the next one
-    batch_ = stream_->next();
-    return *this;
-  }
+  BatchIterator& operator++();
   void operator++(int) { ++*this; }
   friend bool operator==(const BatchIterator& at, std::default_sentinel_t) noexcept { return !at.batch_; }
 
@@ -69,8 +65,6 @@ class BatchIterator {
   BatchStream* stream_;
   mutable std::optional<RecordBatch> batch_;
 };
-
-inline BatchIterator BatchStream::begin() { return BatchIterator(*this); }
 
 /// The batches of a stream that a pointer owns. The pointer must not be null.
 template <std::derived_from<BatchStream> Stream>

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <string_view>
+
+#include "crossdock/core/function.h"
 
 namespace crossdock {
 

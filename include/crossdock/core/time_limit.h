@@ -1,7 +1,8 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
+
+#include "crossdock/core/chrono.h"
 
 namespace crossdock {
 

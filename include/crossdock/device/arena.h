@@ -2,10 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
+#include "crossdock/core/impl_ptr.h"
 
 namespace crossdock::device {
 
@@ -58,7 +59,7 @@ class CROSSDOCK_EXPORT Arena {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::device

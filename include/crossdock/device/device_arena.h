@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/device/device.h"
 #include "crossdock/device/driver.h"
 
@@ -50,7 +51,7 @@ class CROSSDOCK_EXPORT DeviceArena {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::device

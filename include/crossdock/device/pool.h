@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 
 namespace crossdock::device {
 
@@ -95,7 +96,7 @@ class CROSSDOCK_EXPORT Pool : public std::enable_shared_from_this<Pool> {
  private:
   struct Impl;
   explicit Pool(const PoolOptions& options);
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::device

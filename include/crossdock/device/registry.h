@@ -1,16 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/device/driver.h"
 
 namespace crossdock::device {
@@ -86,14 +85,8 @@ class CROSSDOCK_EXPORT DriverRegistry {
   Queue queue_in(const Device& device, void* native_context) const;
 
  private:
-  struct Entry;
-  struct Opened;
-  void check_name_free(std::string_view name) const;
-  std::shared_ptr<Opened> opened(const Device& device) const;
-  DriverOptions options_;
-  std::vector<Entry> entries_;
-  mutable std::mutex mutex_;
-  mutable std::unordered_map<Device, std::shared_ptr<Opened>> opened_;
+  struct Impl;
+  detail::ImplPtr<Impl> impl_;
 };
 
 /// Returns a driver's devices that this process can use. A process that was forked after the driver started can use

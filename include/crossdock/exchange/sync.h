@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "crossdock/array/tensor.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
 #include "crossdock/device/driver.h"
 #include "crossdock/device/memory.h"
 #include "crossdock/device/queue.h"

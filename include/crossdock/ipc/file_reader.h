@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +10,8 @@
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/ipc/options.h"
 
 namespace crossdock::ipc {
@@ -72,7 +73,7 @@ class CROSSDOCK_EXPORT FileReader final : public array::BatchStream {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::ipc

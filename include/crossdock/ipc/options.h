@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "crossdock/array/schema.h"
+#include "crossdock/core/function.h"
 
 /// Options of reading and writing Arrow IPC.
 namespace crossdock::ipc {

@@ -1,15 +1,12 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/device/queue.h"
 #include "crossdock/device/registry.h"
 
@@ -20,7 +17,10 @@ namespace crossdock::offload {
 class CROSSDOCK_EXPORT Queues {
  public:
   /// `drivers` must not be null. The queues that session::Runtime::queues() has are those that packages share.
-  explicit Queues(std::shared_ptr<const device::DriverRegistry> drivers) : drivers_(std::move(drivers)) {}
+  explicit Queues(std::shared_ptr<const device::DriverRegistry> drivers);
+  ~Queues();
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
 
   /// The drivers whose devices it looks through, valid as long as this object.
   const device::DriverRegistry& drivers() const noexcept { return *drivers_; }
@@ -40,10 +40,8 @@ class CROSSDOCK_EXPORT Queues {
 
  private:
   std::shared_ptr<const device::DriverRegistry> drivers_;
-  mutable std::mutex mutex_;
-  mutable std::uint64_t version_ = 0;  ///< Version of the devices that `chosen_` is valid for.
-  mutable std::map<std::string, device::Queue, std::less<>> chosen_;
-  mutable std::map<std::pair<std::string, std::string>, device::Queue> named_;  ///< By device and name.
+  struct Impl;
+  detail::ImplPtr<Impl> impl_;
 };
 
 /// Keeps the current queue: a default for the process, and for each thread the queue that it chose for a scope. One
@@ -54,7 +52,8 @@ class CROSSDOCK_EXPORT Queues {
 class CROSSDOCK_EXPORT QueueManager {
  public:
   /// `queues` must not be null: it finds the queues that are named by filter strings.
-  explicit QueueManager(std::shared_ptr<const Queues> queues) : queues_(std::move(queues)) {}
+  explicit QueueManager(std::shared_ptr<const Queues> queues);
+  ~QueueManager();
   QueueManager(const QueueManager&) = delete;
   QueueManager& operator=(const QueueManager&) = delete;
 
@@ -96,8 +95,8 @@ class CROSSDOCK_EXPORT QueueManager {
 
  private:
   std::shared_ptr<const Queues> queues_;
-  mutable std::mutex mutex_;
-  std::optional<device::Queue> default_;
+  struct Impl;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::offload

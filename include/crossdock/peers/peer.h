@@ -1,16 +1,16 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
 #include "crossdock/core/log.h"
 #include "crossdock/core/time_limit.h"
 #include "crossdock/peers/message.h"

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <coroutine>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
 #include "crossdock/session/client.h"
 
 /// Readers in coroutines: `while (auto batch = co_await session::next(*reader, loop))`.

@@ -1,16 +1,17 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "crossdock/array/stream.h"
+#include "crossdock/core/chrono.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/core/time_limit.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/exchange/sync.h"
@@ -235,7 +236,7 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
   explicit Reader(std::unique_ptr<Impl> impl);
 
  private:
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 /// A connection to a server. It has no thread of its own: all work is done on the calling threads. Thread-safe. Several
@@ -321,7 +322,7 @@ class CROSSDOCK_EXPORT Client {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::session

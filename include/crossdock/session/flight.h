@@ -1,11 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
+#include "crossdock/core/function.h"
 #include "crossdock/transport/options.h"
 
 namespace crossdock::session {

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/core/time_limit.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
@@ -72,7 +73,7 @@ class CROSSDOCK_EXPORT Relay {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::session

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/device/arena.h"
 #include "crossdock/device/device_arena.h"
 #include "crossdock/device/pool.h"
@@ -48,7 +49,7 @@ class CROSSDOCK_EXPORT Runtime {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::session

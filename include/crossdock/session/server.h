@@ -1,12 +1,13 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/impl_ptr.h"
 #include "crossdock/core/log.h"
 #include "crossdock/core/time_limit.h"
 #include "crossdock/exchange/sync.h"
@@ -87,7 +88,7 @@ class CROSSDOCK_EXPORT Prepared {
   friend class Server;
   struct Impl;
   explicit Prepared(std::unique_ptr<Impl> impl) noexcept;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 /// Serves tables and tensors by name over the Dissociated IPC protocol. Has one thread of its own, and more that are
@@ -178,7 +179,7 @@ class CROSSDOCK_EXPORT Server {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  detail::ImplPtr<Impl> impl_;
 };
 
 }  // namespace crossdock::session

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/export.h"
+#include "crossdock/core/function.h"
 #include "crossdock/session/tensors.h"
 
 namespace crossdock::session {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
 #include "crossdock/transport/options.h"
 
 /// The statistics of a server or a relay: plain snapshots.

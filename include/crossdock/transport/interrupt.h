@@ -2,9 +2,10 @@
 
 #include <concepts>
 #include <cstddef>
-#include <functional>
 #include <type_traits>
 #include <utility>
+
+#include "crossdock/core/function.h"
 
 namespace crossdock::transport {
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "crossdock/core/chrono.h"
 #include "crossdock/transport/interrupt.h"
 
 /// The choices that a program has for waiting and for each transport.
