@@ -39,7 +39,7 @@ function(crossdock_compile_options target)
     # g++ takes the files for headers, whose classes shouldn't have members of types of an unnamed namespace.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
     # Which functions g++ 12 takes into which depends on the files beside, and so does where it sees bug 105651, see above.
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-stringop-overflow>)
   endif()
   if(CROSSDOCK_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${CROSSDOCK_SANITIZE} -fno-omit-frame-pointer)
