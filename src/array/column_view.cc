@@ -37,6 +37,10 @@ ColumnView::ColumnView(const RecordBatch& batch, std::size_t column) {
   *this = at_node(batch, node);
 }
 
+std::span<const BufferView> ColumnView::buffers() const noexcept {
+  return std::span(batch_->buffers).subspan(first_buffer_, layout_->type.n_buffers + n_variadic_);
+}
+
 ColumnView ColumnView::at_node(const RecordBatch& batch, std::size_t node) {
   const std::vector<LayoutNode>& layouts = batch.schema->nodes();
   ColumnView view;
