@@ -18,39 +18,39 @@ struct Kind {
   void (*raise)(const std::string& what, int system_errno);
 };
 
-template <ErrorCode C>
+template <class E>
 constexpr Kind kind(std::string_view name) {
-  return {C, name, [](const std::string& what, int system_errno) { throw ErrorOf<C>(what, system_errno); }};
+  return {E::kCode, name, [](const std::string& what, int system_errno) { throw E(what, system_errno); }};
 }
 
 constexpr Kind kKinds[] = {
-    kind<ErrorCode::kInvalidArgument>("InvalidArgumentError"),
-    kind<ErrorCode::kUri>("UriError"),
-    kind<ErrorCode::kScheme>("SchemeError"),
-    kind<ErrorCode::kNotFound>("NotFoundError"),
-    kind<ErrorCode::kUnsupportedType>("UnsupportedTypeError"),
-    kind<ErrorCode::kInvalidData>("InvalidDataError"),
-    kind<ErrorCode::kProtocol>("ProtocolError"),
-    kind<ErrorCode::kHandshake>("HandshakeError"),
-    kind<ErrorCode::kTruncatedStream>("TruncatedStreamError"),
-    kind<ErrorCode::kFileChanged>("FileChangedError"),
-    kind<ErrorCode::kArenaFrozen>("ArenaFrozenError"),
-    kind<ErrorCode::kFork>("ForkError"),
-    kind<ErrorCode::kLeaseLimit>("LeaseLimitError"),
-    kind<ErrorCode::kTimeout>("TimeoutError"),
-    kind<ErrorCode::kClosed>("ClosedError"),
-    kind<ErrorCode::kPermission>("PermissionError"),
-    kind<ErrorCode::kResource>("ResourceError"),
-    kind<ErrorCode::kSystem>("SystemError"),
-    kind<ErrorCode::kInterrupted>("InterruptedError"),
-    kind<ErrorCode::kConsumed>("ConsumedError"),
-    kind<ErrorCode::kConnection>("ConnectionError"),
-    kind<ErrorCode::kRemote>("RemoteError"),
-    kind<ErrorCode::kStreamBusy>("StreamBusyError"),
-    kind<ErrorCode::kUnsupported>("UnsupportedError"),
-    kind<ErrorCode::kExport>("ExportError"),
-    kind<ErrorCode::kExecutionPlacement>("ExecutionPlacementError"),
-    kind<ErrorCode::kUpstream>("UpstreamError"),
+    kind<InvalidArgumentError>("InvalidArgumentError"),
+    kind<UriError>("UriError"),
+    kind<SchemeError>("SchemeError"),
+    kind<NotFoundError>("NotFoundError"),
+    kind<UnsupportedTypeError>("UnsupportedTypeError"),
+    kind<InvalidDataError>("InvalidDataError"),
+    kind<ProtocolError>("ProtocolError"),
+    kind<HandshakeError>("HandshakeError"),
+    kind<TruncatedStreamError>("TruncatedStreamError"),
+    kind<FileChangedError>("FileChangedError"),
+    kind<ArenaFrozenError>("ArenaFrozenError"),
+    kind<ForkError>("ForkError"),
+    kind<LeaseLimitError>("LeaseLimitError"),
+    kind<TimeoutError>("TimeoutError"),
+    kind<ClosedError>("ClosedError"),
+    kind<PermissionError>("PermissionError"),
+    kind<ResourceError>("ResourceError"),
+    kind<SystemError>("SystemError"),
+    kind<InterruptedError>("InterruptedError"),
+    kind<ConsumedError>("ConsumedError"),
+    kind<ConnectionError>("ConnectionError"),
+    kind<RemoteError>("RemoteError"),
+    kind<StreamBusyError>("StreamBusyError"),
+    kind<UnsupportedError>("UnsupportedError"),
+    kind<ExportError>("ExportError"),
+    kind<ExecutionPlacementError>("ExecutionPlacementError"),
+    kind<UpstreamError>("UpstreamError"),
 };
 
 }  // namespace

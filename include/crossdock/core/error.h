@@ -51,8 +51,8 @@ class CROSSDOCK_EXPORT Error : public std::runtime_error {
   /// Makes an error with the text `what`, which is copied. `system_errno` as below.
   Error(ErrorCode code, const std::string& what, int system_errno = 0)
       : std::runtime_error(what), code_(code), system_errno_(system_errno) {}
-  /// Returns the kind of the error: for a class ErrorOf<C>, C. A peer's code that this version has no class for stays
-  /// as it came.
+  /// Returns the kind of the error: for the classes below, kCode. A peer's code that this version has no class for
+  /// stays as it came.
   ErrorCode code() const noexcept { return code_; }
   /// Returns the errno of the system call, or of the C callback, that failed; 0 if none failed.
   int system_errno() const noexcept { return system_errno_; }
@@ -62,41 +62,153 @@ class CROSSDOCK_EXPORT Error : public std::runtime_error {
   int system_errno_;
 };
 
-/// One class per code, so that C++ callers catch by type as Python callers do.
+/// The base of the classes below, one for each code, so that C++ callers catch by type as Python callers do.
 template <ErrorCode C>
 class CROSSDOCK_EXPORT ErrorOf : public Error {
  public:
+  /// The code of all errors of this class.
+  static constexpr ErrorCode kCode = C;
   /// Makes an error of this class, with the text and the errno as in Error.
   explicit ErrorOf(const std::string& what, int system_errno = 0) : Error(C, what, system_errno) {}
 };
 
-using InvalidArgumentError = ErrorOf<ErrorCode::kInvalidArgument>;
-using UriError = ErrorOf<ErrorCode::kUri>;
-using SchemeError = ErrorOf<ErrorCode::kScheme>;
-using NotFoundError = ErrorOf<ErrorCode::kNotFound>;
-using UnsupportedTypeError = ErrorOf<ErrorCode::kUnsupportedType>;
-using InvalidDataError = ErrorOf<ErrorCode::kInvalidData>;
-using ProtocolError = ErrorOf<ErrorCode::kProtocol>;
-using HandshakeError = ErrorOf<ErrorCode::kHandshake>;
-using TruncatedStreamError = ErrorOf<ErrorCode::kTruncatedStream>;
-using FileChangedError = ErrorOf<ErrorCode::kFileChanged>;
-using ArenaFrozenError = ErrorOf<ErrorCode::kArenaFrozen>;
-using ForkError = ErrorOf<ErrorCode::kFork>;
-using LeaseLimitError = ErrorOf<ErrorCode::kLeaseLimit>;
-using TimeoutError = ErrorOf<ErrorCode::kTimeout>;
-using ClosedError = ErrorOf<ErrorCode::kClosed>;
-using PermissionError = ErrorOf<ErrorCode::kPermission>;
-using ResourceError = ErrorOf<ErrorCode::kResource>;
-using SystemError = ErrorOf<ErrorCode::kSystem>;
-using InterruptedError = ErrorOf<ErrorCode::kInterrupted>;
-using ConsumedError = ErrorOf<ErrorCode::kConsumed>;
-using ConnectionError = ErrorOf<ErrorCode::kConnection>;
-using RemoteError = ErrorOf<ErrorCode::kRemote>;
-using StreamBusyError = ErrorOf<ErrorCode::kStreamBusy>;
-using UnsupportedError = ErrorOf<ErrorCode::kUnsupported>;
-using ExportError = ErrorOf<ErrorCode::kExport>;
-using ExecutionPlacementError = ErrorOf<ErrorCode::kExecutionPlacement>;
-using UpstreamError = ErrorOf<ErrorCode::kUpstream>;
+// Classes of their own, and not other names of ErrorOf: the C++ library, debuggers and logs print the name of the
+// class.
+/// The error of ErrorCode::kInvalidArgument.
+class CROSSDOCK_EXPORT InvalidArgumentError : public ErrorOf<ErrorCode::kInvalidArgument> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kUri.
+class CROSSDOCK_EXPORT UriError : public ErrorOf<ErrorCode::kUri> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kScheme.
+class CROSSDOCK_EXPORT SchemeError : public ErrorOf<ErrorCode::kScheme> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kNotFound.
+class CROSSDOCK_EXPORT NotFoundError : public ErrorOf<ErrorCode::kNotFound> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kUnsupportedType.
+class CROSSDOCK_EXPORT UnsupportedTypeError : public ErrorOf<ErrorCode::kUnsupportedType> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kInvalidData.
+class CROSSDOCK_EXPORT InvalidDataError : public ErrorOf<ErrorCode::kInvalidData> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kProtocol.
+class CROSSDOCK_EXPORT ProtocolError : public ErrorOf<ErrorCode::kProtocol> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kHandshake.
+class CROSSDOCK_EXPORT HandshakeError : public ErrorOf<ErrorCode::kHandshake> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kTruncatedStream.
+class CROSSDOCK_EXPORT TruncatedStreamError : public ErrorOf<ErrorCode::kTruncatedStream> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kFileChanged.
+class CROSSDOCK_EXPORT FileChangedError : public ErrorOf<ErrorCode::kFileChanged> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kArenaFrozen.
+class CROSSDOCK_EXPORT ArenaFrozenError : public ErrorOf<ErrorCode::kArenaFrozen> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kFork.
+class CROSSDOCK_EXPORT ForkError : public ErrorOf<ErrorCode::kFork> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kLeaseLimit.
+class CROSSDOCK_EXPORT LeaseLimitError : public ErrorOf<ErrorCode::kLeaseLimit> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kTimeout.
+class CROSSDOCK_EXPORT TimeoutError : public ErrorOf<ErrorCode::kTimeout> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kClosed.
+class CROSSDOCK_EXPORT ClosedError : public ErrorOf<ErrorCode::kClosed> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kPermission.
+class CROSSDOCK_EXPORT PermissionError : public ErrorOf<ErrorCode::kPermission> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kResource.
+class CROSSDOCK_EXPORT ResourceError : public ErrorOf<ErrorCode::kResource> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kSystem.
+class CROSSDOCK_EXPORT SystemError : public ErrorOf<ErrorCode::kSystem> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kInterrupted.
+class CROSSDOCK_EXPORT InterruptedError : public ErrorOf<ErrorCode::kInterrupted> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kConsumed.
+class CROSSDOCK_EXPORT ConsumedError : public ErrorOf<ErrorCode::kConsumed> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kConnection.
+class CROSSDOCK_EXPORT ConnectionError : public ErrorOf<ErrorCode::kConnection> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kRemote.
+class CROSSDOCK_EXPORT RemoteError : public ErrorOf<ErrorCode::kRemote> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kStreamBusy.
+class CROSSDOCK_EXPORT StreamBusyError : public ErrorOf<ErrorCode::kStreamBusy> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kUnsupported.
+class CROSSDOCK_EXPORT UnsupportedError : public ErrorOf<ErrorCode::kUnsupported> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kExport.
+class CROSSDOCK_EXPORT ExportError : public ErrorOf<ErrorCode::kExport> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kExecutionPlacement.
+class CROSSDOCK_EXPORT ExecutionPlacementError : public ErrorOf<ErrorCode::kExecutionPlacement> {
+ public:
+  using ErrorOf::ErrorOf;
+};
+/// The error of ErrorCode::kUpstream.
+class CROSSDOCK_EXPORT UpstreamError : public ErrorOf<ErrorCode::kUpstream> {
+ public:
+  using ErrorOf::ErrorOf;
+};
 
 /// Throws the class of `code`, for errors that arrive as numbers.
 [[noreturn]] CROSSDOCK_EXPORT void throw_error(ErrorCode code, const std::string& what, int system_errno = 0);

@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <memory>
 #include <set>
 #include <string>
+#include <typeinfo>
 
 namespace crossdock {
 namespace {
@@ -32,6 +36,21 @@ TEST(Error, ThrowsTheCodeThatItWasGiven) {
     } catch (const Error& error) {
       EXPECT_EQ(static_cast<int>(error.code()), code);
       EXPECT_STREQ(error.what(), "what happened");
+    }
+  }
+}
+
+TEST(Error, EveryClassHasTheNameOfItsCode) {
+  // The C++ library prints this name if nobody catches an error.
+  for (int code = 1; code <= kLastCode; ++code) {
+    try {
+      throw_error(static_cast<ErrorCode>(code), "what happened");
+    } catch (const Error& error) {
+      int status = 0;
+      const std::unique_ptr<char, decltype(&std::free)> name(
+          abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
+      ASSERT_EQ(status, 0);
+      EXPECT_EQ(name.get(), "crossdock::" + std::string(error_name(error.code())));
     }
   }
 }
