@@ -44,11 +44,13 @@ std::size_t n_leased = 0;  ///< More than one if a signal handler waits during a
 /// Leases a wait thread for the duration of one wait. Empty if there is no thread and none can be started.
 class WaitThreadLease {
  public:
-  WaitThreadLease(const ContextPtr& context, const device::Event& event) {
+  /// `work`: an event, or a queue whose record() waits.
+  template <typename Work>
+  WaitThreadLease(const ContextPtr& context, const Work& work) {
     kept_threads.remove_if([](const std::shared_ptr<WaitThread>& thread) { return !thread->here(); });
-    const bool waits = take([&](const WaitThread& thread) { return thread.waits_for(*context, event); });
+    const bool waits = take([&](const WaitThread& thread) { return thread.waits_for(*context, work); });
     if (!waits && !take([](const WaitThread& thread) { return thread.idle(); })) start();
-    if (!waits && !mine_.empty()) mine_.front()->give(context, event);
+    if (!waits && !mine_.empty()) mine_.front()->give(context, work);
     ++n_leased;
   }
   ~WaitThreadLease() {
@@ -95,14 +97,33 @@ bool wait_by_asking(device::Context& context, const device::Event& event, Interr
   return true;
 }
 
-/// Waits with a wait thread, or by polling if there is none. Returns false if a signal handler raised an exception.
-bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
-  const WaitThreadLease lease(context, event);
-  if (!lease) return wait_by_asking(*context, event, interrupt);
+/// Waits for the thread's wait. Returns false if a signal handler raised an exception.
+bool wait_for_thread(const WaitThreadLease& lease, Interrupt& interrupt) {
   while (!lease->wait_a_while()) {
     if (interrupt.check()) return false;
   }
   return true;
+}
+
+/// Waits with a wait thread, or by polling if there is none. Returns false if a signal handler raised an exception.
+bool wait_on_another_thread(const ContextPtr& context, const device::Event& event, Interrupt& interrupt) {
+  const WaitThreadLease lease(context, event);
+  return lease ? wait_for_thread(lease, interrupt) : wait_by_asking(*context, event, interrupt);
+}
+
+/// Waits for all work that is on an out-of-order queue: with a wait thread, or without interrupts if there is none.
+/// Returns false if a signal handler raised an exception.
+bool wait_on_another_thread(const ContextPtr& context, const device::Queue& queue, Interrupt& interrupt) {
+  const WaitThreadLease lease(context, queue);
+  if (lease) return wait_for_thread(lease, interrupt);
+  context->wait(context->record(queue));
+  return true;
+}
+
+[[noreturn]] void throw_interrupted(Interrupt& interrupt) {
+  const GilAcquire lock("waiting for a device");
+  if (interrupt.raise_here()) throw nanobind::python_error();
+  throw InterruptedError("waiting for a device was interrupted");
 }
 
 }  // namespace
@@ -121,9 +142,24 @@ void wait_for_event(const ContextPtr& context, const device::Event& event) {
     if (!Interrupt::possible_here()) return context->wait(event);
     if (over_in_a_moment(*context, event) || wait_on_another_thread(context, event, interrupt)) return;
   }
-  const GilAcquire lock("waiting for a device");
-  if (interrupt.raise_here()) throw nanobind::python_error();
-  throw InterruptedError("waiting for a device was interrupted");
+  throw_interrupted(interrupt);
+}
+
+void wait_for_queue(const ContextPtr& context, const device::Queue& queue) {
+  if (context->in_order(queue)) {
+    const auto record = [&] {
+      const GilReleaseIfHeld release;  // see pending_without_lock()
+      return context->record(queue);
+    };
+    return wait_for_event(context, record());
+  }
+  Interrupt interrupt;
+  {
+    const GilReleaseIfHeld release;
+    if (!Interrupt::possible_here()) return context->wait(context->record(queue));
+    if (wait_on_another_thread(context, queue, interrupt)) return;
+  }
+  throw_interrupted(interrupt);
 }
 
 }  // namespace crossdock::python

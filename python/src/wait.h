@@ -15,6 +15,10 @@ namespace crossdock::python {
 /// the event can be waited for again.
 void wait_for_event(const std::shared_ptr<device::Context>& context, const device::Event& event);
 
+/// Waits for all work that is on the queue now, as wait_for_event() does: where the event of the queue can only be
+/// recorded once that work is over (an out-of-order SYCL queue), the wait thread records it.
+void wait_for_queue(const std::shared_ptr<device::Context>& context, const device::Queue& queue);
+
 /// Calls Memory::pending() without the GIL, which it releases if it is held. Recording an event while the GIL is held
 /// could deadlock: SYCL blocks all submissions while a thread waits for a host task, and dpctl's host tasks need the
 /// GIL.

@@ -55,12 +55,21 @@ bool WaitThread::waits_for(const device::Context& context, const device::Event& 
 }
 
 void WaitThread::give(std::shared_ptr<device::Context> context, device::Event event) {
+  event_ = std::move(event);
+  begin(std::move(context), event_.native());
+}
+
+void WaitThread::give(std::shared_ptr<device::Context> context, device::Queue queue) {
+  queue_ = std::move(queue);
+  begin(std::move(context), nullptr);
+}
+
+void WaitThread::begin(std::shared_ptr<device::Context> context, const void* waited_for) {
   while (::sem_trywait(&over_) == 0) {  // left by an earlier wait whose end was seen without the semaphore
   }
   waited_in_ = context.get();
-  waited_for_ = event.native();
+  waited_for_ = waited_for;
   context_ = std::move(context);
-  event_ = std::move(event);
   failure_ = nullptr;
   state_.store(State::kUnderWay, std::memory_order_release);
   ::sem_post(&given_);
@@ -92,12 +101,13 @@ void WaitThread::run() noexcept {
 
 void WaitThread::wait_in_driver() noexcept {
   try {
-    context_->wait(event_);
+    context_->wait(queue_ ? context_->record(*queue_) : event_);
   } catch (...) {
     failure_ = std::current_exception();
   }
   state_.store(State::kReleasing, std::memory_order_release);
   event_ = {};
+  queue_.reset();
   context_.reset();
   state_.store(State::kIdle, std::memory_order_release);
   ::sem_post(&over_);

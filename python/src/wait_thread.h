@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "core/fork.h"
 #include "crossdock/device/driver.h"
@@ -29,9 +30,14 @@ class WaitThread {
   bool idle() const noexcept { return state_.load(std::memory_order_acquire) == State::kIdle; }
   /// Returns true if the wait under way is for this event.
   bool waits_for(const device::Context& context, const device::Event& event) const noexcept;
+  /// Returns false: a wait for a queue that is under way began earlier, and doesn't cover work that was submitted
+  /// since.
+  static bool waits_for(const device::Context&, const device::Queue&) noexcept { return false; }
 
   /// Starts a wait for an event that has a native handle. The thread holds both arguments until the wait is over.
   void give(std::shared_ptr<device::Context> context, device::Event event);
+  /// Starts a wait for all work that is on a queue whose record() waits. The thread holds both until the wait is over.
+  void give(std::shared_ptr<device::Context> context, device::Queue queue);
   /// Blocks until the wait is over or a short time has passed. Returns false after a signal or the timeout. When it
   /// returns true, the thread has released context and event. Throws the error of the work, and ForkError in a child.
   bool wait_a_while();
@@ -42,6 +48,7 @@ class WaitThread {
   enum class State { kIdle, kUnderWay, kReleasing };
 
   WaitThread() noexcept;
+  void begin(std::shared_ptr<device::Context> context, const void* waited_for);
   void run() noexcept;
   void wait_in_driver() noexcept;
 
@@ -53,10 +60,11 @@ class WaitThread {
   // Owned by the user while idle, else by the thread.
   std::shared_ptr<device::Context> context_;
   device::Event event_;
+  std::optional<device::Queue> queue_;  // instead of an event
   std::exception_ptr failure_;
   // Owned by the user: the arguments of the last give().
   const device::Context* waited_in_ = nullptr;
-  const void* waited_for_ = nullptr;
+  const void* waited_for_ = nullptr;  // null for a queue
 };
 
 }  // namespace crossdock::python

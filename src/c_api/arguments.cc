@@ -69,7 +69,7 @@ std::size_t size_in(const void* given, std::size_t first_size, const char* what)
   std::memcpy(&size, given, sizeof size);
   if (size >= first_size && size <= kMaxStruct) return size;
   throw InvalidArgumentError("the size of " + std::string(what) + " is " + std::to_string(size) +
-                             "; set it to sizeof(" + what + "), and the other members to 0");
+                             "; set it to sizeof(" + what + ")");
 }
 
 void read_options(void* options, std::size_t known, std::size_t first_size, const void* given, const char* what) {

@@ -149,7 +149,7 @@ std::vector<std::string> names_of(const Driver& driver) {
 }
 
 [[noreturn]] void fail_none(const DriverRegistry& drivers, std::string_view text) {
-  std::string what = "no device matches \"" + std::string(text) + "\"; the devices are:";
+  std::string what = "no device matches \"" + excerpt(text) + "\"; the devices are:";
   for (const NamedDevice& device : list_devices(drivers)) {
     what += " " + (device.filter.empty() ? to_string(device.info.device) : device.filter) + ",";
   }
@@ -197,8 +197,8 @@ Device select_device(const Driver& driver, std::string_view text) {
     const bool any = filter.backend.empty() || filter.backend == driver.name();
     if (const auto device = find_in(driver, filter, any, left)) return *device;
   }
-  throw NotFoundError("the " + std::string(driver.name()) + " driver has no device that matches \"" +
-                      std::string(text) + "\"");
+  throw NotFoundError("the " + std::string(driver.name()) + " driver has no device that matches \"" + excerpt(text) +
+                      "\"");
 }
 
 namespace {

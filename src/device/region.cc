@@ -162,9 +162,11 @@ std::shared_ptr<const Region> Region::open_file(const std::string& path) {
   const std::string where = "opening the file " + excerpt(path, kMostPath);
   const auto check = [&](const struct stat& status) {
     if (!S_ISREG(status.st_mode)) {
-      throw InvalidArgumentError(path + " isn't a regular file; give an Arrow IPC file");
+      throw InvalidArgumentError(excerpt(path, kMostPath) + " isn't a regular file; give an Arrow IPC file");
     }
-    if (status.st_size == 0) throw InvalidArgumentError(path + " is empty; give an Arrow IPC file");
+    if (status.st_size == 0) {
+      throw InvalidArgumentError(excerpt(path, kMostPath) + " is empty; give an Arrow IPC file");
+    }
   };
   // Checks the file before it is opened, because opening a device can have effects; and afterwards, because the path
   // may name another file by then (a fifo, on which a blocking open would hang).
@@ -245,8 +247,8 @@ std::shared_ptr<void> Region::attachment(const void* key, const std::function<st
 void Region::check_unchanged() const {
   if (kind_ != RegionKind::kFile || !fd_) return;
   if (const FileStamp now = FileStamp::of(fd_.get()); now != stamp_) {
-    throw FileChangedError("the file " + name_ + " changed while it was served: " + difference(stamp_, now) +
-                           "; serve it again, or with stable=\"snapshot\"");
+    throw FileChangedError("the file " + excerpt(name_, kMostPath) + " changed while it was served: " +
+                           difference(stamp_, now) + "; serve it again, or with stable=\"snapshot\"");
   }
 }
 

@@ -1,5 +1,6 @@
 #include "crossdock/offload/queue_manager.h"
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>

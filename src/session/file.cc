@@ -36,7 +36,7 @@ class NewFile {
     name_ = slash == std::string::npos ? path : path.substr(slash + 1);
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     folder_.reset(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!folder_) throw_errno(errno, "creating " + path_);
+    if (!folder_) throw_errno(errno, "creating " + excerpt(path_, kMostPath));
     std::random_device random;
     constexpr int kAttempts = 100;
     for (int i = 0; i < kAttempts; ++i) {
@@ -45,7 +45,7 @@ class NewFile {
       if (fd_) return;
       if (errno != EEXIST) break;
     }
-    throw_errno(errno, "creating " + path_);
+    throw_errno(errno, "creating " + excerpt(path_, kMostPath));
   }
   ~NewFile() {
     if (!temporary_.empty()) ::unlinkat(folder_.get(), temporary_.c_str(), 0);
@@ -55,11 +55,12 @@ class NewFile {
 
   int descriptor() const noexcept { return fd_.get(); }
   void keep_mode(mode_t mode) {
-    if (::fchmod(fd_.get(), mode & kPermissions) != 0) throw_errno(errno, "giving " + path_ + " its mode");
+    if (::fchmod(fd_.get(), mode & kPermissions) != 0)
+      throw_errno(errno, "giving " + excerpt(path_, kMostPath) + " its mode");
   }
   void finish() {
     // On file systems with delayed writes, close() reports their errors.
-    if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + path_);
+    if (::close(fd_.release()) != 0) throw_errno(errno, "closing " + excerpt(path_, kMostPath));
     if (::renameat(folder_.get(), temporary_.c_str(), folder_.get(), name_.c_str()) != 0) {
       throw_errno(errno, "renaming the written file to " + excerpt(path_, kMostPath));
     }

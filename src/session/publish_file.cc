@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/file.h"
 #include "device/region_address.h"
@@ -57,7 +58,7 @@ std::shared_ptr<const PublishedTable> publish_file(const std::string& path, Stab
     }
     if (schema) message.batch(*schema, &header);
     if (!schema || header.codec != ipc::Codec::kNone) {
-      throw FileChangedError("the file " + path + " changed while it was read for publishing");
+      throw FileChangedError("the file " + excerpt(path, kMostPath) + " changed while it was read for publishing");
     }
     // In the file, buffers of a body may be aligned to 8 bytes; on the wire, they are described as aligned to 64, so
     // the header is encoded anew.

@@ -7,6 +7,7 @@ import sys
 
 import pyarrow as pa
 import pytest
+from tests.children import Child
 from tests.cuda_fake_cases.cuda_array import CUDA, counted, no_faults
 
 import crossdock as xd
@@ -28,9 +29,7 @@ SERVER = """if True:
 
 @pytest.fixture
 def uri():
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
+    with Child([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
 
@@ -86,7 +85,7 @@ ARENA_SERVER = """if True:
 
 
 def test_a_table_in_an_arena_is_one_region_and_never_copied():
-    with subprocess.Popen(
+    with Child(
         [sys.executable, "-c", ARENA_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.children import Child
 from tests.interop import arrow_data
 
 import crossdock as xd
@@ -107,7 +108,7 @@ def test_in_process(tmp_path, mode, way):
         pytest.skip(f"needs {program.name}, which ./dev build makes")
     from_, to = tmp_path / "from.arrows", tmp_path / "to.arrows"
     command = [program, from_, to, mode, way]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as child:
+    with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as child:
 
         @settings(few, max_examples=max(1, EXAMPLES // 10))
         @given(tables)

@@ -5,6 +5,10 @@ What is pending on memory is its event, and whatever is on its queue at the mome
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -119,3 +123,23 @@ def test_work_on_the_queue_of_a_placement_comes_after_it(queue, slow, placed):
     (other if placed == "another" else queue).memcpy_async(target, kept.memory, SIZE).wait()
     assert bytes(target.copy_to_host()) == b"\7" * SIZE
     queue.wait()
+
+
+def test_ctrl_c_ends_a_wait_for_an_out_of_order_queue():
+    """Its event can't be recorded before its work is over, and so the wait is for more than an event."""
+    dpctl = pytest.importorskip("dpctl")
+    queue = sycl_queue()
+    slow = tuple(dpm.MemoryUSMDevice(SLOW, queue=queue) for _ in range(2))
+    work = None
+    for _ in range(200):
+        work = queue.memcpy_async(*slow, SLOW, [work] if work is not None else [])
+    ours = xd.Queue(queue)
+    assert not ours.in_order
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ours.wait()
+    timer.join()
+    assert work.execution_status != dpctl.event_status_type.complete, "it waited for all work"
+    ours.wait()
+    assert work.execution_status == dpctl.event_status_type.complete

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.children import Child
 from tests.gpus import has_gpu
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +186,7 @@ def run_cpp(name: str, *arguments: str) -> list[str]:
 
 def test_cpp_server_and_clients():
     server = [str(CPP / "table_server")]
-    with subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
+    with Child(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         uri = serving.stdout.readline().strip()
         rows = ["JFK 12:0 11.5", "LGA 12:0 unknown", "EWR 12:30 10.25", "JFK 12:30 12"]

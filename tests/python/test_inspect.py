@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from tests.children import Child
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
@@ -520,7 +521,7 @@ def test_the_messages_of_a_stream_that_stalls() -> None:
 
     with xd.serve({"f": stalling}) as server:
         command = [*COMMAND, server.uri, "f", "--wire", "--timeout"]
-        with subprocess.Popen([*command, "60"], stdout=subprocess.PIPE, text=True) as watching:
+        with Child([*command, "60"], stdout=subprocess.PIPE, text=True) as watching:
             assert watching.stdout is not None
             lines = [watching.stdout.readline() for _ in range(5)]
             assert lines[3].startswith("<- tagged    number 1  body  ")

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.children import Child
 
 import crossdock as xd
 from crossdock import _http, metrics
@@ -173,7 +174,7 @@ def test_it_is_not_ready_while_it_is_being_closed():
             client.get("closes")
         assert ask(server.metrics.uri, "/readyz")[0] == 200
         reader = client.get("t")
-        assert in_source.wait(60), "a reader that is closed at once needn't be asked for"
+        assert in_source.wait(60), "the server asks the source"
         reader.close()
         closing = threading.Thread(target=server.close)
         closing.start()
@@ -425,14 +426,14 @@ def test_the_command_has_them(tmp_path):
         done = subprocess.run([*command, address], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 4
         assert address in done.stderr
-    with subprocess.Popen([*command, address], stdout=subprocess.PIPE, text=True) as serving:
+    with Child([*command, address], stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         with xd.connect(serving.stdout.readline().strip()) as client:
             assert ask(f"http://{address}", "/readyz")[0] == 200
             assert pa.table(client.get("t")) == TABLE
             assert scrape(f"http://{address}")["crossdock_batches_total"] == 1
             relaying = [sys.executable, "-m", "crossdock", "relay", client.server_stats()["uris"][0], "--metrics", FREE]
-            with subprocess.Popen(relaying, stdout=subprocess.PIPE, text=True) as relay:
+            with Child(relaying, stdout=subprocess.PIPE, text=True) as relay:
                 assert relay.stdout is not None
                 assert relay.stdout.readline().startswith("shm:")
                 relay.send_signal(signal.SIGTERM)
@@ -446,7 +447,7 @@ def test_the_command_prints_the_port_that_it_got(tmp_path, server, command):
     xd.write(TABLE, tmp_path / "t.arrow")
     what = str(tmp_path / "t.arrow") if command == "serve" else server.uri
     program = [sys.executable, "-m", "crossdock", command, what, "--metrics", "0"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as running:
+    with Child(program, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         assert running.stdout.readline().startswith("shm:")
         address = running.stdout.readline().strip()

@@ -8,6 +8,7 @@ import sys
 
 import pyarrow as pa
 import pytest
+from tests.children import Child
 
 import crossdock as xd
 
@@ -23,7 +24,7 @@ def log_of(tmp_path, *options: str, token: str | None = None) -> str:
         secret.chmod(0o600)
         options = (*options, "--token-file", str(secret))
     command = [sys.executable, "-m", "crossdock", "serve", str(tmp_path / "t.arrow"), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
         assert serving.stdout is not None
         first = serving.stdout.readline()
         serving.send_signal(signal.SIGTERM)

@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.children import Child
 
 import crossdock as xd
 
@@ -313,7 +314,7 @@ def test_the_log_goes_to_logging(log_lines):
 
 def expect_a_logged_warning(code: str) -> None:
     """Of a program that serves over tcp with a token, prints the URI, and then waits."""
-    with subprocess.Popen(
+    with Child(
         [sys.executable, "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 from rich.cells import cell_len
 from tests.browser import Browser
+from tests.children import Child
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
@@ -379,7 +380,7 @@ def test_a_terminal_that_is_gone_ends_it():
         ours, theirs = pty.openpty()
         command = [*COMMAND, server.uri, "--interval", "0.1"]
         environment = {**os.environ, "TERM": "xterm-256color"}
-        with subprocess.Popen(
+        with Child(
             command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=environment
         ) as process:
             os.close(theirs)

@@ -43,7 +43,7 @@ concept ListElements = requires(const R& list) {
   list.begin() != list.end();
 };
 
-/// An integer of another type than T, which T may not have.
+/// An integer of another type than T: its value may be outside the range of T.
 template <class I, class T>
 concept OtherInteger = std::integral<I> && std::integral<T> && !std::same_as<I, T> && !std::same_as<T, bool> &&
                        sizeof(I) <= sizeof(std::int64_t) && sizeof(T) <= sizeof(std::int64_t);

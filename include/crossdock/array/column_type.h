@@ -54,10 +54,10 @@ constexpr TimeUnit unit_of() noexcept {
   return TimeUnit::kNano;
 }
 
-/// What std::chrono::local_time has for a clock: a type that tells no time. The standard's calendars, which
-/// define it, take long to compile and aren't included here.
+/// The clock of std::chrono::local_time: an empty type without now(). The standard's calendars define it, but take long
+/// to compile and aren't included here. A clock of yours without now() is a local time, too.
 template <class C>
-concept NoClock = !requires {
+concept NoClock = std::is_empty_v<C> && !requires {
   C::now();
 };
 

@@ -51,7 +51,7 @@ class CROSSDOCK_EXPORT ColumnView {
   std::int64_t length() const noexcept { return length_; }
   /// The buffers of the column's own node, of a view type also its variadic ones. Element 0 is at offset() in them.
   std::span<const BufferView> buffers() const noexcept;
-  /// Returns one of these, by an index that nothing checks.
+  /// Returns buffers()[which]. Undefined if there are fewer.
   const BufferView& buffer(std::size_t which) const noexcept { return batch_->buffers[first_buffer_ + which]; }
   /// The place of element 0 in the buffers, counted in elements: above 0 for a slice.
   std::int64_t offset() const noexcept { return offset_; }

@@ -19,10 +19,10 @@ class ImplPtr {
   ImplPtr(ImplPtr&& other) noexcept : ptr_(other.release()) {}
   /// Destroys what was owned before.
   ImplPtr& operator=(ImplPtr&& other) noexcept {
-    delete std::exchange(ptr_, other.release());
+    destroy(std::exchange(ptr_, other.release()));
     return *this;
   }
-  ~ImplPtr() { delete ptr_; }
+  ~ImplPtr() { destroy(ptr_); }
 
   /// The implementation; null if there is none.
   T* get() const noexcept { return ptr_; }
@@ -36,6 +36,11 @@ class ImplPtr {
   T* release() noexcept { return std::exchange(ptr_, nullptr); }
 
  private:
+  static void destroy(T* owned) noexcept {
+    static_assert(sizeof(T) > 0, "the class's destructor and moves must be in its source file");
+    delete owned;
+  }
+
   T* ptr_ = nullptr;
 };
 

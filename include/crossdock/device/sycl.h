@@ -47,13 +47,13 @@ struct SyclQueueInfo {
 ///   on it use too, or a copy of the context that open() was given.
 /// - **Queues** are `sycl::queue*`. Equal queues have one native handle as long as one of them is held, so Queue's ==
 ///   is SYCL's. wrap_queue() copies the queue: it needs no owner, and the handle is ours. Queues of other libraries may
-///   be out-of-order: work that is put on them here starts after all work that they hold. For such a queue record(),
-///   copy() and order_after() wait in the calling thread until that work is over: an event of the queue may be over
-///   before work that SYCL holds back. allocate() and wait() wait likewise for those on which memory was freed. Work
-///   that another library puts on such a queue later may still overtake our work while SYCL holds back earlier work; so
-///   wait for the event before another library uses the memory. A dropped queue lives on until 64 more are dropped: the
-///   CPU's run time can hang if a queue ends together with its work. To pass a queue on as a `sycl::queue*`, hold the
-///   Queue for as long as the pointer is used.
+///   be out-of-order: work that is put on them here starts after all work that they hold. For such a queue record()
+///   and copy() wait in the calling thread until that work is over, and order_after() until its event is: an event of
+///   the queue may be over before work that SYCL holds back. allocate() and wait() wait likewise for those on which
+///   memory was freed. Work that another library puts on such a queue later may still overtake our work while SYCL
+///   holds back earlier work; so wait for the event before another library uses the memory. A dropped queue lives on
+///   until 64 more are dropped: the CPU's run time can hang if a queue ends together with its work. To pass a queue on
+///   as a `sycl::queue*`, hold the Queue for as long as the pointer is used.
 /// - **Events** are `sycl::event*`, like `sync_event` of the Arrow C Device data interface. If work failed, the events
 ///   on which SYCL reports it fail too: SystemError with SYCL's code.
 /// - **Memory**: dropping it may wait until the device is idle. Context::free() calls no function of SYCL, so that a

@@ -250,13 +250,15 @@ void bind_queue(nb::module_& module) {
           },
           "Returns a capsule \"SyclQueueRef\", for dpctl and other consumers of its queues. Raises AttributeError for "
           "other queues than SYCL's.")
-      .def("record", record, "Returns an event for the end of the work that is on the queue now.")
+      .def("record", record,
+           "Returns an event for the end of the work that is on the queue now. On an out-of-order SYCL queue it waits "
+           "for that work first, and Ctrl-C doesn't end that wait; wait() can be interrupted.")
       .def("wait_for", order_after, "event"_a.none(),
            "Orders work that is submitted from now on after an event. Returns at once, except for an event of another "
-           "driver, for which it waits.\n\n"
+           "driver and on an out-of-order SYCL queue: then it waits for the event.\n\n"
            "event: an event of any device.")
       .def(
-          "wait", [](const PyQueue& self) { wait(record(self)); },
+          "wait", [](const PyQueue& self) { wait_for_queue(context_of(self.queue), self.queue); },
           "Waits until all work that is on the queue now is done.")
       .def(
           "__eq__",

@@ -60,7 +60,7 @@ void SyclContext::order_after(const Queue& queue, const Event& event) {
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;
   // A barrier in an out-of-order queue holds no work back as long as the run time hasn't submitted the work that the
   // barrier waits for (for example oneMKL's host tasks). Only the host can wait for it.
-  if (!on.in_order) return wait(event);
+  if (!on.in_order) return wait_for(event);
   library_->check(api().queue_barrier_after(on.native, &before, 1), "ordering a queue after an event");
 }
 
@@ -77,8 +77,8 @@ void SyclContext::wait_if_out_of_order(const SyclQueue& on) const {
 }
 
 Event SyclContext::mark(const SyclQueue& on) const {
-  wait_if_out_of_order(on);
   std::shared_ptr<void> event = library_->share(library_->check(api().queue_barrier(on.native), "recording an event"));
+  wait_if_out_of_order(on);  // after the barrier, whose event has a failure of the work before it
   void* native = event.get();
   return {NativeEvent(native), std::move(event)};
 }
@@ -108,12 +108,16 @@ bool SyclContext::query(const Event& event) {
   return true;
 }
 
+void SyclContext::wait_for(const Event& event) {
+  if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
+  event.check();
+}
+
 void SyclContext::wait(const Event& event) {
   if (event.need() == nullptr) return;
   library_->check_fork();
   flush_frees(Marks::kWithoutWaiting);
-  if (auto failure = finish(api(), ref_of(event))) Event(event).fail(std::move(failure));
-  event.check();
+  wait_for(event);
   flush_frees(Marks::kOfAllQueues);
   deferred_.reclaim();
 }

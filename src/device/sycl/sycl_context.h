@@ -73,7 +73,9 @@ class SyclContext final : public Context {
   /// after it. Nothing else works for such queues: the event of a barrier may be over before work that the run time
   /// hasn't submitted yet (oneMKL's host tasks, for example). An in-order queue needs nothing.
   void wait_if_out_of_order(const SyclQueue& on) const;
-  /// Makes an event after all work that is on the queue. Waits for that work first if the queue is out of order.
+  /// Waits for the event alone. Throws the error of its work.
+  void wait_for(const Event& event);
+  /// Makes an event after all work that is on the queue. Waits for that work if the queue is out of order.
   Event mark(const SyclQueue& on) const;
   /// Makes memory that was passed to free() wait for the work that is on its queue now. Called by the verbs
   /// that a program calls explicitly, and so not by free(), which may run in a destructor. With kWithoutWaiting, memory

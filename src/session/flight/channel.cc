@@ -29,13 +29,6 @@ const char* name_of(flight::StatusCode code) noexcept {
   return index < kNames.size() ? kNames[index] : "of an unknown code";
 }
 
-/// The host of "host:port" or "[::1]:port".
-std::string host_in(const std::string& target) {
-  std::string host = target.substr(0, target.rfind(':'));
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  return host;
-}
-
 /// Whether gRPC's text says that no connection was made. It gives no other sign of that.
 bool nobody_answered(std::string_view text) noexcept {
   constexpr std::array<std::string_view, 3> kReasons = {"Failed to connect to remote host", "Connection refused",
@@ -108,7 +101,7 @@ FlightChannel::FlightChannel(std::shared_ptr<const CarrierLibrary> carrier, std:
     : carrier_(std::move(carrier)),
       encrypted_(tls != nullptr),
       where_((encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" + target),
-      host_(host_in(target)),
+      host_(host_without_port(target)),
       login_(options.user.empty() && options.password.empty()
                  ? std::string()
                  : "Basic " + to_base64(as_bytes(options.user + ":" + options.password))),

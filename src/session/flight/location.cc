@@ -53,6 +53,12 @@ std::string host_in(std::string_view address) {
   return std::string(address.substr(0, address.find_first_of(":/")));
 }
 
+std::string host_without_port(const std::string& address) {
+  std::string host = address.substr(0, address.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return host;
+}
+
 std::string why_not(const std::string& location, const LocationRules& rules,
                     const transport::TransportRegistry& transports) {
   dissociated::Uri uri;

@@ -21,6 +21,9 @@ std::optional<std::string> host_and_port(std::string_view address);
 /// Returns the host of "//host:port" or "//[::1]:port"; empty if there is none.
 std::string host_in(std::string_view address);
 
+/// Returns the host of "host:port" or "[::1]:port", without brackets.
+std::string host_without_port(const std::string& address);
+
 /// Whom a client has asked, and what it allows.
 struct LocationRules {
   std::string host;

@@ -61,12 +61,6 @@ flight::Access with_private_failures(flight::Access access, const LogCallback& l
   return access;
 }
 
-/// Returns the host of "host:port", without brackets.
-std::string host_in(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
-}
-
 std::string with_port(const std::string& address, std::int32_t port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
 }
@@ -110,12 +104,12 @@ void FlightServer::start(std::vector<std::string> locations, flight::Service::Ow
   server_ = carrier_->calls().server_start(
       &options, &port, [](void* out, xd_bytes text) { *static_cast<std::string*>(out) = text_of(text); }, &failure);
   if (server_ == nullptr) {
-    throw ConnectionError("can't listen at " + options_.flight.uri + ": " + excerpt(failure));
+    throw ConnectionError("can't listen at " + excerpt(options_.flight.uri) + ": " + excerpt(failure, kMostErrorText));
   }
   uri_ = (encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" +
          with_port(every_address ? host_name() + address.substr(1) : address, port);
   const bool checked = access_.asks() || (encrypted_ && !options_.flight.tls.client_roots.empty());
-  if (!checked && !transport::is_loopback_host(host_in(bound))) {
+  if (!checked && !transport::is_loopback_host(host_without_port(bound))) {
     say(options_.log, LogLevel::kWarning, [this] { return transport::open_address_warning(uri_); });
   }
 }

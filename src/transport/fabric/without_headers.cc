@@ -5,10 +5,10 @@
 namespace crossdock::transport {
 namespace {
 
-constexpr const char* kWhy = "this Crossdock was built without libfabric's headers (libfabric-dev)";
+constexpr const char* kNoFabric = "this Crossdock was built without libfabric's headers (libfabric-dev)";
 
-[[noreturn]] void fail() {
-  throw UnsupportedError(std::string("fabric: ") + kWhy + "; build it with them, or use tcp:");
+[[noreturn]] void fail_without_fabric() {
+  throw UnsupportedError(std::string("fabric: ") + kNoFabric + "; build it with them, or use tcp:");
 }
 
 class NoFabric final : public Transport {
@@ -17,26 +17,26 @@ class NoFabric final : public Transport {
   Ways ways() const noexcept override { return Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string&, std::uint64_t, std::uint64_t, LogCallback) const override {
-    fail();
+    fail_without_fabric();
   }
   std::unique_ptr<Connection> connect(const std::string&, const ConnectOptions&, int,
                                       const InterruptHook&) const override {
-    fail();
+    fail_without_fabric();
   }
 };
 
 }  // namespace
 
-FabricReport find_fabric(const FabricOptions& options) { return {.provider = options.provider, .tried = {kWhy}}; }
+FabricReport find_fabric(const FabricOptions& options) { return {.provider = options.provider, .tried = {kNoFabric}}; }
 
 std::unique_ptr<Listener> fabric_listen(const std::string&, std::uint64_t, std::uint64_t, const FabricOptions&,
                                         LogCallback) {
-  fail();
+  fail_without_fabric();
 }
 
 std::unique_ptr<Connection> fabric_connect(const std::string&, const FabricOptions&, int, const InterruptHook&,
                                            const ConnectOptions&) {
-  fail();
+  fail_without_fabric();
 }
 
 std::shared_ptr<const Transport> make_fabric_transport(const FabricOptions&) {

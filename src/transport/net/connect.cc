@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport::net {
@@ -40,7 +41,7 @@ UniqueFd connect_to(const SocketAddress& endpoint, const SocketOptions& options,
 
 HostPort server_address(std::string_view scheme, const std::string& address) {
   HostPort to = parse_address(scheme, address);
-  const std::string uri = std::string(scheme) + ":" + address;
+  const std::string uri = std::string(scheme) + ":" + excerpt(address);
   if (to.port == 0) throw UriError(uri + " has no port to connect to: use the port of the server's uri");
   if (to.host == "*") throw UriError(uri + " stands for every address of a machine: give the address to connect to");
   return to;

@@ -71,20 +71,20 @@ std::string SocketPath::uri() const { return "shm:" + (name.empty() ? percent_en
 
 SocketPath read_address(const std::string& address) {
   if (address.find('\0') != std::string::npos || address.starts_with('@')) {
-    const std::string text = excerpt(address.c_str());
-    throw UriError("shm:" + text +
-                   " is an abstract socket, which file permissions don't protect: give a name or a path" +
-                   (address.starts_with('@') ? " (./" + text + " for a file of this name)" : ""));
+    const std::string_view given = address.c_str();
+    const std::string text = excerpt(given);
+    throw UriError(
+        "shm:" + text + " is an abstract socket, which file permissions don't protect: give a name or a path" +
+        (address.starts_with('@') && given.size() <= kMostShown ? " (./" + text + " for a file of this name)" : ""));
   }
   if (address.starts_with("//")) {
     // Other schemes are written like this; the socket would be in the root folder of the file system.
     const std::size_t first = std::min(address.find_first_not_of('/'), address.size());
-    const std::string rest = excerpt(std::string_view(address).substr(first));
+    const std::string_view rest = std::string_view(address).substr(first);
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;
-    throw UriError("shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
-                   (rest.empty() ? "NAME"
-                    : is_path    ? "/" + rest
-                                 : rest));
+    throw UriError(
+        "shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
+        (rest.empty() || rest.size() > kMostShown ? "NAME or shm:/PATH" : (is_path ? "/" : "") + excerpt(rest)));
   }
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {

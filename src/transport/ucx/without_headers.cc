@@ -5,9 +5,11 @@
 namespace crossdock::transport {
 namespace {
 
-constexpr const char* kWhy = "this Crossdock was built without UCX's headers (libucx-dev)";
+constexpr const char* kNoUcx = "this Crossdock was built without UCX's headers (libucx-dev)";
 
-[[noreturn]] void fail() { throw UnsupportedError(std::string("ucx: ") + kWhy + "; build it with them, or use tcp:"); }
+[[noreturn]] void fail_without_ucx() {
+  throw UnsupportedError(std::string("ucx: ") + kNoUcx + "; build it with them, or use tcp:");
+}
 
 class NoUcx final : public Transport {
  public:
@@ -15,25 +17,25 @@ class NoUcx final : public Transport {
   Ways ways() const noexcept override { return Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
   std::unique_ptr<Listener> listen(const std::string&, std::uint64_t, std::uint64_t, LogCallback) const override {
-    fail();
+    fail_without_ucx();
   }
   std::unique_ptr<Connection> connect(const std::string&, const ConnectOptions&, int,
                                       const InterruptHook&) const override {
-    fail();
+    fail_without_ucx();
   }
 };
 
 }  // namespace
 
-UcxReport find_ucx(const UcxOptions&) { return {.tried = {kWhy}}; }
+UcxReport find_ucx(const UcxOptions&) { return {.tried = {kNoUcx}}; }
 
 std::unique_ptr<Listener> ucx_listen(const std::string&, std::uint64_t, std::uint64_t, const UcxOptions&, LogCallback) {
-  fail();
+  fail_without_ucx();
 }
 
 std::unique_ptr<Connection> ucx_connect(const std::string&, const UcxOptions&, int, const InterruptHook&,
                                         const ConnectOptions&) {
-  fail();
+  fail_without_ucx();
 }
 
 std::shared_ptr<const Transport> make_ucx_transport(const UcxOptions&) { return std::make_shared<const NoUcx>(); }

@@ -191,7 +191,8 @@ TEST_F(FilterTest, RefusesWhatIsNoFilterString) {
                                  "cuda:gpu:1:",
                                  "\xff"}) {
     const std::string what = message_of<InvalidArgumentError>([&] { select_device(registry_, text); });
-    EXPECT_THAT(what, AllOf(HasSubstr("\"" + text + "\" is not a filter string"), HasSubstr("opencl:cpu:0"))) << text;
+    const std::string shown = text == "\xff" ? "\\xff" : text;
+    EXPECT_THAT(what, AllOf(HasSubstr("\"" + shown + "\" is not a filter string"), HasSubstr("opencl:cpu:0"))) << text;
   }
 }
 

@@ -21,6 +21,7 @@ struct FakeSycl {
   bool in_order = false;
   std::deque<std::function<void()>> held_back;
   int waits = 0;
+  int waits_before_barrier = 0;
   int frees = 0;
 
   void run_all() {
@@ -65,6 +66,7 @@ Api fake_api() {
     fake->run_all();
   };
   api.queue_barrier = [](QueueRef) {
+    fake->waits_before_barrier = fake->waits;
     const bool pending = fake->in_order && !fake->held_back.empty();
     return as<EventRef>(event_objects.at(pending ? 1 : 0));
   };
@@ -129,6 +131,8 @@ TEST_P(QueueThatHoldsWorkBack, HasEventsThatComeAfterAllOfIt) {
     EXPECT_EQ(sycl_.waits, 0) << "an in-order queue isn't waited for";
   } else {
     EXPECT_TRUE(context_->query(event));
+    EXPECT_EQ(sycl_.waits, 1);
+    EXPECT_EQ(sycl_.waits_before_barrier, 0) << "SYCL tells a failure of the work by the event of a barrier behind it";
   }
   context_->wait(event);
   EXPECT_EQ(text, "new");
