@@ -436,6 +436,7 @@ def test_the_command_has_them(tmp_path):
             with Child(relaying, stdout=subprocess.PIPE, text=True) as relay:
                 assert relay.stdout is not None
                 assert relay.stdout.readline().startswith("shm:")
+                assert relay.stdout.readline().startswith("http:")
                 relay.send_signal(signal.SIGTERM)
             assert relay.returncode == 0
         serving.send_signal(signal.SIGTERM)
