@@ -97,8 +97,8 @@ CROSSDOCK_API void crossdock_error_release(crossdock_error** error);
 CROSSDOCK_API crossdock_status crossdock_error_status(const crossdock_error* error);
 /** Returns the text: what was wrong, where, and what to do. It quotes at most 200 bytes of a name, a URI or another
  * text, 1024 of a file's path and 4096 of another's error text, and says how long a text was that it cut. Bytes that
- * can't be printed are escaped, as \xNN. It ends with a NUL byte, and is valid until the object is written to again or
- * released. Empty for NULL. */
+ * can't be printed are written in hexadecimal. It ends with a NUL byte, and is valid until the object is written to
+ * again or released. Empty for NULL. */
 CROSSDOCK_API const char* crossdock_error_message(const crossdock_error* error);
 /** Returns the name of the function that failed, as in "crossdock_client_get". Lives as long as the library is loaded.
  * Empty for NULL, and for an error that crossdock_error_set() wrote. */

@@ -84,7 +84,7 @@ SocketPath read_address(const std::string& address) {
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;
     throw UriError(
         "shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
-        (rest.empty() || rest.size() > kMostShown ? "NAME or shm:/PATH" : (is_path ? "/" : "") + excerpt(rest)));
+        (rest.empty() || rest.size() > kMostShown ? "NAME" : (is_path ? "/" : "") + excerpt(rest)));
   }
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {

@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadUri{"shm:/x?remote_handle=%20AAA", 22, "character 1 of it"}));
 
 TEST(Uri, ShowsAHugeOneCutOff) {
-  EXPECT_ERROR(parse_uri("shm:" + std::string(100'000, '#')), UriError, "# (100004 bytes)', at character 5");
+  EXPECT_ERROR(parse_uri("shm:" + std::string(100'000, '#')), UriError, "#'... (100004 bytes), at character 5");
 }
 
 TEST(ParseUri, ReadsEveryPartThatIsWritten) {
