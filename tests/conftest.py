@@ -30,9 +30,11 @@ _FAILED = pytest.StashKey[bool]()
 # UCX 1.13 replaces the process's munmap() and keeps a mapping that was freed: a leftover for the tests that come later.
 os.environ.setdefault("UCX_MEM_EVENTS", "no")
 
-# A shell's background jobs ignore Ctrl-C, and so would what they start: tests of Ctrl-C send it themselves.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell's background jobs ignore Ctrl-C, and jobs under nohup a hang-up, and so would what they start: tests of these
+# signals send them themselves.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -59,7 +59,11 @@ class Serving:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=60)
+        try:
+            out, err = self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()  # or it would run on, and others would find it
+            raise
         return self.process.returncode, out, err
 
 
