@@ -345,7 +345,7 @@ def test_a_page_of_a_server_that_is_killed_and_comes_again():
             browser.open(url)
             with holding(server.uri):
                 browser.wait_for("document.querySelectorAll('#rows tr').length === 2")
-                assert "(flights)" in browser.text("#rows")
+                browser.wait_for("document.querySelector('#rows').innerText.includes('(flights)')")
             browser.wait_for("document.querySelectorAll('#rows tr').length === 1")
             server.process.kill()
             browser.wait_for("document.getElementById('state').classList.contains('lost')")

@@ -56,6 +56,7 @@ def test_a_vanished_peer_is_noticed_in_a_body(hosts, peer, uri):
     """By both ends: nobody answers the client's probes, and nobody acknowledges what the server sends."""
     hosts.limit_rate("50mbit")
     server = peer("serve")
+    assert "is open to everybody" in server.read_line()
     assert server.read_line() == uri
     client = peer("get", "large")
     assert client.read_line() == "schema"
