@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "array/columns.h"
+#include "array/view_layout.h"
 #include "crossdock/core/error.h"
 #include "device/region_address.h"
 #include "session/column_buffer.h"
@@ -18,9 +19,6 @@ using array::BufferKind;
 /// Elements that are read together: whole bytes of bits, and no more bytes than a ColumnBuffer gives at once.
 constexpr std::int64_t kPiece = 1024;
 static_assert(kPiece * 32 <= static_cast<std::int64_t>(ColumnBuffer::kMostRead));
-
-constexpr std::size_t kView = 16;
-constexpr std::size_t kMostInline = 12;  // bytes of a text in its view
 
 std::size_t bytes_of_bits(std::int64_t n) { return static_cast<std::size_t>((n + 7) / 8); }
 
@@ -73,16 +71,16 @@ void add_texts(ScannedColumn* column, const std::byte* validity, std::int64_t fi
 
 void add_views(ScannedColumn* column, const std::byte* validity, std::int64_t first, std::int64_t n,
                array::BoundsFinder* finder) {
-  const std::byte* const views =
-      column->data[0].read(static_cast<std::uint64_t>(first) * kView, static_cast<std::size_t>(n) * kView);
+  const std::byte* const views = column->data[0].read(static_cast<std::uint64_t>(first * array::kViewSize),
+                                                      static_cast<std::size_t>(n * array::kViewSize));
   for (std::int64_t i = 0; i < n; ++i) {
     if (!is_valid(validity, i)) continue;
-    const std::byte* const view = views + static_cast<std::size_t>(i) * kView;
+    const std::byte* const view = views + i * array::kViewSize;
     const auto length = load_once<std::int32_t>(view);
     if (length < 0) throw InvalidDataError("a view has a negative length");
     const auto size = std::min<std::size_t>(static_cast<std::size_t>(length), array::kMostTextRead);
     const std::byte* text = view + sizeof length;
-    if (static_cast<std::size_t>(length) > kMostInline) {
+    if (length > array::kMaxInline) {
       const auto buffer = load_once<std::int32_t>(view + 8);
       const auto offset = load_once<std::int32_t>(view + 12);
       if (buffer < 0 || offset < 0 || static_cast<std::size_t>(buffer) + 1 >= column->data.size()) {

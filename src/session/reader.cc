@@ -47,8 +47,8 @@ std::shared_ptr<transport::BodyMemory> memory_given(const GetOptions& options) {
 // How much later than the message that names it a region's announcement may arrive.
 constexpr std::chrono::milliseconds kAnnouncementTimeout{5000};
 
-// How often the interrupt hook is called while messages keep arriving: the hook may wait for the GIL.
-constexpr std::int64_t kHookIntervalNs = 100'000'000;
+// While messages keep arriving, too, the interrupt hook isn't called more often: it may wait for the GIL.
+constexpr std::int64_t kHookIntervalNs = kHookInterval / std::chrono::nanoseconds(1);
 
 // Returns 0 for no limit.
 std::int64_t deadline_ns(const TimeLimit& timeout) {
