@@ -1,6 +1,6 @@
 """Large data between worker processes, by each engine's own way and by Crossdock.
 
-  ./dev bench engines [--quick] [--rounds N] [--out FOLDER]
+  ./dev bench engines [--quick] [--only ENGINE]... [--rounds N] [--out FOLDER]
 
 Both take turns within one run. A hand-over lasts until the other process has read one byte and has said so. "Pool" is
 data that lies in a pool, "heap" is data that doesn't. The processor time is that of all processes. Also: what it costs
@@ -183,9 +183,32 @@ def compare(costs: dict[str, list[tuple[float, float]]], theirs: str) -> dict[st
     }
 
 
+def python_costs(rounds: int, scale: int) -> dict[str, tuple[dict[str, list[tuple[float, float]]], str]]:
+    """Of what comes with Python, and of joblib: as costs() of the engines."""
+    return {
+        "queue 64 MiB array": (queue_costs(64 * MIB // scale, rounds), "queue"),
+        "executor 256 MiB frame, 8 tasks": (executor_costs(256 * MIB // scale, 8, rounds), "executor"),
+        "joblib 128 MiB frame with text, 8 tasks": (joblib_costs(128 * MIB // scale, 8, rounds), "joblib"),
+    }
+
+
+def python_targets(results: dict[str, dict[str, dict[str, float]]], filled: float) -> list[Target]:
+    goals = (
+        ("Queue, 64 MiB on the heap", "queue 64 MiB array", "heap", 8),
+        ("Queue, 64 MiB in a pool", "queue 64 MiB array", "pool", 30),
+        ("Executor, one frame for 8 tasks", "executor 256 MiB frame, 8 tasks", "heap", 25),
+        ("joblib, a frame with text for 8 tasks", "joblib 128 MiB frame with text, 8 tasks", "heap", 15),
+    )
+    return [
+        *(Target(name, results[row][way]["times_faster"], bound, False, "x") for name, row, way, bound in goals),
+        Target("allocate a used size and fill it", filled, 1.2, True, "x of a memcpy"),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small data and few rounds: whether it runs")
+    parser.add_argument("--only", action="append", choices=["Python", *(engine.NAME for engine in ENGINES)])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench")
     options = parser.parse_args()
@@ -193,51 +216,42 @@ def main() -> None:
     scale = 16 if options.quick else 1
     machine = _report.machine()
     _report.print_machine(machine)
-    results = {
-        "queue 64 MiB array": compare(queue_costs(64 * MIB // scale, rounds), "queue"),
-        "executor 256 MiB frame, 8 tasks": compare(executor_costs(256 * MIB // scale, 8, rounds), "executor"),
-        "joblib 128 MiB frame with text, 8 tasks": compare(joblib_costs(128 * MIB // scale, 8, rounds), "joblib"),
-    }
-    growth = _engines_dask.growth_of_memory(scale) if _engines_dask.available() else {}
-    filled = fill_ratio(64 * MIB // scale, rounds)
-    engines = [engine for engine in ENGINES if engine.available()]
+    wanted = [engine for engine in ENGINES if not options.only or engine.NAME in options.only]
+    engines = [engine for engine in wanted if engine.available()]
+    costs, targets, report = {}, [], {}
+    with_python = not options.only or "Python" in options.only
+    if with_python:
+        costs |= python_costs(rounds, scale)
+        report["fill_ratio"] = fill_ratio(64 * MIB // scale, rounds)
+    growth = _engines_dask.growth_of_memory(scale) if _engines_dask in engines else {}
     for engine in engines:
-        for name, (costs, theirs) in engine.costs(rounds, scale, _cpu_seconds).items():
-            results[name] = compare(costs, theirs)
+        costs |= engine.costs(rounds, scale, _cpu_seconds)
+    results = {name: compare(ways, theirs) for name, (ways, theirs) in costs.items()}
     for name, ways in results.items():
         rows = [
             [way, f"{cost['wall_ms']:#.3g}", f"{cost['cpu_ms']:#.3g}", f"{cost['times_faster']:.3g}"]
             for way, cost in ways.items()
         ]
         _report.print_table(name, ["way", "ms", "ms of processors", "times faster"], rows)
-    targets = [
-        Target("Queue, 64 MiB on the heap", results["queue 64 MiB array"]["heap"]["times_faster"], 8, False, "x"),
-        Target("Queue, 64 MiB in a pool", results["queue 64 MiB array"]["pool"]["times_faster"], 30, False, "x"),
-        Target(
-            "Executor, one frame for 8 tasks",
-            results["executor 256 MiB frame, 8 tasks"]["heap"]["times_faster"], 25, False, "x",
-        ),
-        Target(
-            "joblib, a frame with text for 8 tasks",
-            results["joblib 128 MiB frame with text, 8 tasks"]["heap"]["times_faster"], 15, False, "x",
-        ),
-        Target("allocate a used size and fill it", filled, 1.2, True, "x of a memcpy"),
-        *(
-            Target(f"{row}: {way}", results[row][way]["times_faster"], bound, False, "x")
-            for engine in engines for row, way, bound in engine.GOALS
-        ),
-    ]  # fmt: skip
+    if with_python:
+        targets += python_targets(results, report["fill_ratio"])
+    targets += [
+        Target(f"{row}: {way}", results[row][way]["times_faster"], bound, False, "x")
+        for engine in engines
+        for row, way, bound in engine.GOALS
+    ]
     if growth:
         rows = [[way, f"{grown:.2f}"] for way, grown in growth.items()]
         _report.print_table("Dask, 4 workers read one 512 MiB array", ["way", "growth of memory, arrays"], rows)
+        report["dask_growth_of_memory"] = growth
         targets.append(
             Target("Dask, memory of 4 readers: pool", growth["pool"], _engines_dask.MOST_GROWTH, True, "arrays")
         )
     _report.print_targets(targets)
-    for engine in ENGINES:
+    for engine in wanted:
         if engine not in engines:
             _report.console.print(f"{engine.NAME} isn't installed: its rows are left out")
-    report = {"machine": machine, "results": results, "fill_ratio": filled, "dask_growth_of_memory": growth}
+    report |= {"machine": machine, "results": results}
     _report.write_json(options.out / "engines.json", report, targets)
 
 

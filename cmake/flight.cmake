@@ -16,3 +16,6 @@ if(CROSSDOCK_FLIGHT)
                    "On Debian and Ubuntu: apt-get install libgrpc++-dev")
   endif()
 endif()
+
+# Where the module is installed, below the folder of libcrossdock: each version that is installed has its own.
+set(CROSSDOCK_MODULE_FOLDER crossdock-${CROSSDOCK_SOVERSION})

@@ -8,8 +8,9 @@ set(pkgconfig_folder ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(TARGETS crossdock crossdock_c EXPORT crossdock-targets COMPONENT crossdock)
 install(DIRECTORY include/crossdock ${PROJECT_BINARY_DIR}/include/crossdock DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         COMPONENT crossdock FILES_MATCHING REGEX "[.](h|hpp)$")
-if(CROSSDOCK_HAS_FLIGHT)  # beside the library, which looks for it there
-  install(TARGETS crossdock_flight_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT crossdock)
+if(CROSSDOCK_HAS_FLIGHT)
+  install(TARGETS crossdock_flight_module COMPONENT crossdock
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/${CROSSDOCK_MODULE_FOLDER})
 endif()
 
 install(EXPORT crossdock-targets NAMESPACE crossdock:: DESTINATION ${cmake_folder} COMPONENT crossdock)

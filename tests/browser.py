@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+TO_READ, TO_WRITE = 1000, 1001  # in the shell: far from those that the two ends may have
+
 
 def program() -> str:
     """The path of Chromium. Skips the test where there is none."""
@@ -30,24 +32,21 @@ class Browser:
     """One page. Use it as a context manager."""
 
     def __init__(self, *options: str) -> None:
+        path = program()
         self._folder = tempfile.TemporaryDirectory(prefix="xd-browser-")
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-
-        def set_up() -> None:
-            # Chromium reads from 3 and writes to 4; the two ends may have these numbers already, in another order.
-            reads, writes = os.dup(to_read), os.dup(to_write)
-            first, second = os.dup(reads), os.dup(writes)
-            os.dup2(first, 3)
-            os.dup2(second, 4)
-
+        # Chromium reads from 3 and writes to 4. The shell makes them so: a function of ours between fork and exec may
+        # wait for ever for a lock that another thread of this process held.
+        moved = f'exec "$@" {TO_READ}<&{to_read} {TO_WRITE}>&{to_write} 3<&{TO_READ} 4>&{TO_WRITE}'
         self._process = subprocess.Popen(
             [
-                program(), "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
+                "bash", "-c", moved, "browser",
+                path, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run",
                 "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update",
                 f"--user-data-dir={self._folder.name}", *options, "about:blank",
             ],
-            preexec_fn=set_up, close_fds=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True,
             env=os.environ | {"XDG_RUNTIME_DIR": self._folder.name, "HOME": self._folder.name},
         )  # fmt: skip

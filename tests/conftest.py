@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import logging.handlers
@@ -35,6 +36,17 @@ os.environ.setdefault("UCX_MEM_EVENTS", "no")
 for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_to_collect(request: pytest.FixtureRequest) -> None:
+    """Takes what is there at the start of a file out of the collector's sight: the imported libraries make so much that
+    a collection would take 20 to 300 ms, and many tests collect. xd.check() does so itself, unless others have."""
+    if request.path.parent.name == "check":
+        gc.unfreeze()
+    else:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,17 +89,17 @@ def no_leftovers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 class Program:
-    """A command in a process of its own."""
+    """A command in a process, and a process group, of its own."""
 
     def __init__(self, *command: str) -> None:
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
         )
 
     def read_line(self, *, timeout: float = 60) -> str:
         """The next line that it prints. A process that prints none for so long is ended, which is an error."""
         assert self.process.stdout is not None
-        limit = threading.Timer(timeout, self.process.kill)
+        limit = threading.Timer(timeout, self.kill)
         limit.start()
         try:
             line = self.process.stdout.readline()
@@ -112,17 +124,30 @@ class Program:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)  # with -X faulthandler, it says what its threads do
-            out, err = self.process.communicate(timeout=20)
+            out, err = self._rest()
             raise AssertionError(f"it still ran after {timeout} s\n{out}\n{err}") from None
         if expect is not None:
             assert self.process.returncode == expect, f"exit {self.process.returncode}\n{out}\n{err}"
             return out
         return f"exit {self.process.returncode}\n{out}\n{err}"
 
+    def kill(self) -> None:
+        """With all that it started. As long as one of them, or the process, wasn't waited for, the number is theirs."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
+        if self.process.returncode is None:
+            self.kill()
+        self._rest()
+
+    def _rest(self) -> tuple[str, str]:
+        """Waits for the end of the process, and of those that have its pipes: after 20 s these are ended."""
+        try:
+            return self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self.process.communicate(timeout=20)
 
 
 @pytest.fixture
@@ -145,7 +170,7 @@ def script(program: type[Program]) -> Callable[..., Program]:
     """Starts Python code in another process: script(code, *arguments). `within`: a command that starts a command."""
 
     def start(code: str, *arguments: str, within: Sequence[str] = ()) -> Program:
-        return program(*within, sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments)
+        return program(*within, sys.executable, "-u", "-X", "faulthandler", "-c", textwrap.dedent(code), *arguments)
 
     return start
 

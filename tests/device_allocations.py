@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import time
+
+from tests.leftovers import PATIENCE_SECONDS
 
 import crossdock as xd
 from crossdock import testing
@@ -11,10 +14,16 @@ from crossdock import testing
 ROUNDS = 4
 
 
-def live_allocations(devices: testing.SimulatedDevices) -> int:
-    """Of work on the devices' default queues."""
-    gc.collect()
-    for _ in range(ROUNDS):
-        for name in devices.names:
-            xd.Queue(name).wait()
-    return devices.counters()["live_allocations"]
+def live_allocations(devices: testing.SimulatedDevices, awaited: int | None = None) -> int:
+    """Of work on the devices' default queues. Waits until there are `awaited`, for some seconds at most: what the
+    library's threads drop is dropped a little later."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        gc.collect()
+        for _ in range(ROUNDS):
+            for name in devices.names:
+                xd.Queue(name).wait()
+        live = devices.counters()["live_allocations"]
+        if awaited in (None, live) or time.monotonic() > end:
+            return live
+        time.sleep(0.005)  # nobody tells

@@ -11,7 +11,7 @@ from tests import devshm
 
 PRIVATE_DEVSHM = devshm.make_private()
 # How long other processes and threads that were told to end are given.
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 
 
 def _descriptors() -> dict[int, str]:

@@ -30,7 +30,7 @@ class Service:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | (env or {}),
+            env=os.environ | {"PYTHONFAULTHANDLER": "1"} | (env or {}),
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.errors: list[str] = []
@@ -58,9 +58,11 @@ class Service:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Waits for the end. Returns the exit code."""
+        """Waits for the end. Returns the exit code. A crash is an error, with what it said."""
         code = self.process.wait(SECONDS)
         self._reading.join(SECONDS)
+        if -code in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL):
+            raise AssertionError(f"it crashed, with {signal.Signals(-code).name}:\n" + "\n".join(self.errors))
         return code
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:

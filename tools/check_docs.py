@@ -3,10 +3,11 @@
 
     tools/check_docs.py [--root FOLDER]
 
-Prints `page:line: what is wrong` for each link that leads nowhere (pages and their headings), code block that isn't
-closed or isn't Python where it says so, file of this tree that isn't there, `./dev` command that doesn't exist, and
-cell of a table that is too long to be read; and `page: ...` for a page that no other one leads to. Notebooks are pages,
-too. Exits with 1 where there is any. That the examples run is seen by tests/python/test_docs.py.
+Reads the pages beside the README, below docs/ and below examples/, notebooks too. Prints `page:line: what is wrong` for
+each link that leads nowhere (pages and their headings), code block that isn't closed or isn't Python where it says so,
+file of this tree that isn't there, in backticks or in plain text, `./dev` command that doesn't exist, and cell of a
+table that is too long to be read; and `page: ...` for a page that no other one leads to. Exits with 1 where there is
+any. tests/python/test_blocks.py checks that tests run the code blocks.
 """
 
 import ast
@@ -22,7 +23,10 @@ from notebooks import as_markdown
 # Where somebody begins to read. Whoever is led to a folder is led to the pages in it.
 START = "README.md"
 # Code in a text that begins like this is a file of this tree; `*` stands for any name.
-OF_THE_TREE = re.compile(r"(docs|src|include|tests|python|bench|examples|tools|cmake)/[\w./*-]*$")
+TOP = r"(?:docs|src|include|tests|python|bench|examples|tools|cmake|packaging)/"
+OF_THE_TREE = re.compile(TOP + r"[\w./*-]*$")
+# In plain text, only what has a suffix is a file: "tests/fuzz" may be two words.
+IN_TEXT = re.compile(rf"(?<![\w/.:-]){TOP}[\w./-]*\.\w+")
 
 FENCE = re.compile(r"^```(\w*|\{[\w-]+\}.*)$")
 LINK = re.compile(r"\[[^][]*(?:\[[^][]*\][^][]*)*\]\(([^)\s]+)\)")
@@ -30,6 +34,11 @@ CODE = re.compile(r"`([^`]+)`")
 CELL = re.compile(r"(?<!\\)\|")
 MOST_IN_A_CELL = 150  # as they are shown: without the targets of links
 DEV = re.compile(r"(?:^|\s)\./dev ([a-z]\w*)")
+
+
+def without(pattern: re.Pattern[str], text: str) -> str:
+    """The text with blanks in place of what the pattern matches; its line ends stay."""
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
 class Page:
@@ -66,7 +75,8 @@ class Page:
 class Checker:
     def __init__(self, root: Path) -> None:
         self.root = root
-        paths = sorted([*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("docs/**/*.ipynb")])
+        patterns = ("*.md", "docs/**/*.md", "docs/**/*.ipynb", "examples/**/*.md")
+        paths = sorted(path for pattern in patterns for path in root.glob(pattern))
         self.pages = {path.resolve(): Page(root, path) for path in paths}
         self.checked = len(self.pages)
         dev = root / "dev"
@@ -92,6 +102,9 @@ class Checker:
             if OF_THE_TREE.match(code) and not any(self.root.glob(code)):
                 yield page.line_of(match), f"{code} isn't there"
             yield from ((page.line_of(match), what) for what in self.of_commands(code))
+        for match in IN_TEXT.finditer(without(LINK, without(CODE, page.prose))):
+            if not (self.root / match[0]).exists():
+                yield page.line_of(match), f"{match[0]} isn't there"
         for number, line in enumerate(page.prose.splitlines(), 1):
             for cell in CELL.split(line)[1:-1] if line.startswith("|") else ():
                 length = len(LINK.sub(lambda match: match[0][1 : match[0].index("](")], cell.strip()))

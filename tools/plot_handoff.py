@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/pictures/handoff.svg from the table of `./dev bench handoff` in docs/explanation/performance/.
+"""Draws docs/pictures/handoff.svg from the table of `./dev bench handoff` in docs/explanation/performance.md.
 
     tools/plot_handoff.py [--root FOLDER] [--check]
 

@@ -225,7 +225,9 @@ def docstring(entry: str) -> str:
         text = text_of(thing)
         return "" if text.startswith("Alias for field number") else text  # a named tuple's own words
     constructor = vars(thing).get("__init__") if callable_of(entry) is not None else None
-    return "\n\n".join(filter(None, [text_of(thing), "" if constructor is None else text_of(constructor)]))
+    text = "" if constructor is None else text_of(constructor)
+    # inspect.getdoc() gives a constructor without a docstring the one of object.
+    return "\n\n".join(filter(None, [text_of(thing), "" if text == text_of(object.__init__) else text]))
 
 
 def members(entry: str) -> Iterator[str]:

@@ -7,6 +7,8 @@ import pyarrow as pa
 
 import crossdock as xd
 
+if len(sys.argv) != 2:
+    sys.exit("usage: CROSSDOCK_TOKEN=SECRET python serve.py tcp://ADDRESS:PORT, with an address of this machine")
 weather = pa.table({"station": ["JFK", "LGA", "EWR"], "celsius": [11.5, 12.0, 10.25]})
 checksum = True if sys.argv[1].startswith("tcp:") else None  # ucx and fabric have none
 with xd.serve({"weather": weather}, sys.argv[1], token=os.environ["CROSSDOCK_TOKEN"], checksum=checksum) as server:

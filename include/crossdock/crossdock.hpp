@@ -1,7 +1,7 @@
 #pragma once
 
-/// Includes what most programs need: all public headers but session/await.h, device/sycl.h, device/sim_event.h and
-/// core/debug.h.
+/// Includes what most programs need: of C++'s public headers all but session/await.h, device/sycl.h, device/sim_event.h
+/// and core/debug.h.
 #include "crossdock/array/builder.h"
 #include "crossdock/array/column.h"
 #include "crossdock/array/column_view.h"

@@ -3,6 +3,8 @@
 What it is built with comes from the system's packages, see docs/decisions/0001-flatbuffers-from-the-system.md and
 docs/decisions/0006-codecs-from-the-system.md. Conan installs them if it may:
 `-c tools.system.package_manager:mode=install`.
+
+Arrow Flight, UCX and libfabric are left out: the package has the same parts, whatever the machine has that builds it.
 """
 
 import re
@@ -51,6 +53,9 @@ class Crossdock(ConanFile):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["CROSSDOCK_BUILD_TESTS"] = False
         toolchain.cache_variables["CROSSDOCK_BUILD_BENCH"] = False
+        toolchain.cache_variables["CROSSDOCK_FLIGHT"] = False
+        toolchain.cache_variables["CROSSDOCK_UCX"] = False
+        toolchain.cache_variables["CROSSDOCK_FABRIC"] = False
         toolchain.generate()
 
     def build(self):
@@ -65,5 +70,13 @@ class Crossdock(ConanFile):
     def package_info(self):
         # The library has its own files for CMake and pkg-config.
         self.cpp_info.set_property("cmake_find_mode", "none")
-        self.cpp_info.builddirs = ["lib/cmake/crossdock"]
-        self.cpp_info.libs = ["crossdock"]
+        # For what doesn't use those: the two libraries, each with the name of its pkg-config file.
+        library, c = self.cpp_info.components["crossdock"], self.cpp_info.components["crossdock_c"]
+        library.libs, c.libs = ["crossdock"], ["crossdock_c"]
+        library.builddirs = ["lib/cmake/crossdock"]
+        library.set_property("pkg_config_name", "crossdock")
+        c.set_property("pkg_config_name", "crossdock_c")
+        c.requires = ["crossdock"]
+        if not self.options.shared:
+            library.system_libs = ["lz4", "zstd", "ssl", "crypto", "pthread", "dl"]
+            c.system_libs = ["stdc++"]

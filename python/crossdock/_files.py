@@ -1,4 +1,4 @@
-"""Files that are read whole, at paths that others may change."""
+"""Paths of files, and files that are read whole, at paths that others may change."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
+
+
+def encoded_path(path: str | bytes | os.PathLike[Any]) -> bytes:
+    """Returns the bytes of a path, as the system takes it. Raises InvalidArgumentError for what it can't be."""
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"the path {quoted(path)} has surrogates that stand for no bytes: make it of its bytes by os.fsdecode()"
+        ) from None
+    if b"\0" in encoded:
+        raise InvalidArgumentError(f"the path {quoted(path)} has a NUL byte")
+    return encoded
 
 
 @contextmanager
 def open_regular(path: str | os.PathLike[str], named: str) -> Iterator[BinaryIO]:
     """Opens a regular file for reading. Anything else raises InvalidArgumentError, which begins with `named`: a named
     pipe without a writer isn't waited for."""
+    encoded_path(path)
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InvalidArgumentError(f"{named} isn't a regular file")

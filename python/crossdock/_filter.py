@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from crossdock._text import quoted
+from crossdock._text import class_of, quoted, shown
 from crossdock.errors import InvalidArgumentError
 
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -26,13 +26,13 @@ def as_expression(given: Any) -> Any:
     if not isinstance(given, (list, tuple)):
         raise TypeError(
             'a filter must be an expression, as pyarrow.compute.field("x") > 5, or a list of tuples, as '
-            f'[("x", ">", 5)], not {type(given).__name__}'
+            f'[("x", ">", 5)], not {class_of(given)}'
         )
     try:
         return pyarrow.parquet.filters_to_expression([given] if isinstance(given, tuple) else given)
     except (ValueError, TypeError, pyarrow.ArrowException) as wrong:
         raise InvalidArgumentError(
-            f"the filter {quoted(given)} isn't a list of tuples (column, operator, value): {wrong}"
+            f"the filter {quoted(given)} isn't a list of tuples (column, operator, value): {shown(str(wrong), 500)}"
         ) from None
 
 

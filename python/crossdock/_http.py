@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import errno
 import functools
@@ -16,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crossdock._text import quoted
+from crossdock._text import class_of, quoted
 from crossdock.errors import ConnectionError, InvalidArgumentError
 
 __all__ = ["Address", "Answer", "HttpServer", "Request"]
@@ -51,7 +52,7 @@ class Address:
     def of(text: str) -> Address:
         """Reads PORT, which is of the loopback, HOST:PORT, [IPV6]:PORT or *:PORT. Raises `InvalidArgumentError`."""
         if not isinstance(text, str):
-            raise TypeError(f"an address for HTTP must be a str, as '127.0.0.1:8080', not {type(text).__name__}")
+            raise TypeError(f"an address for HTTP must be a str, as '127.0.0.1:8080', not {class_of(text)}")
         found = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|\*|[A-Za-z0-9._-]+):)?([0-9]{1,5})", text)
         if found is None or int(found[2]) > 65535:
             raise InvalidArgumentError(
@@ -146,7 +147,7 @@ class HttpServer:
         any_host: answers whatever the Host header says. Else a page elsewhere can't read the answers, also if its
             owner lets its name point to this machine.
 
-        Raises `ConnectionError` if the address can't be listened at.
+        Raises `ConnectionError` if the address can't be listened at, and RuntimeError if there can be no more threads.
         """
         self._address = address
         self._answer = answer
@@ -163,8 +164,13 @@ class HttpServer:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="crossdock-http", daemon=True)
+        try:
+            self._thread.start()
+        except Exception:
+            self._loop.close()
+            self._socket.close()
+            raise
         _servers.add(self)
-        self._thread.start()
 
     def call(self, function: Callable[[], object]) -> None:
         """Has the server's thread call `function`, unless it was closed."""
@@ -317,6 +323,15 @@ async def _send_parts(
 
 
 _servers: weakref.WeakSet[HttpServer] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Joins the threads before the interpreter ends: it stops daemons that still run anywhere, with the locks that they
+    hold."""
+    with contextlib.ExitStack() as all_:  # it goes on after an error, which it raises at the end
+        for server in list(_servers):
+            all_.callback(server.close)
 
 
 def _leave_to_the_parent() -> None:

@@ -12,10 +12,11 @@ import re
 import stat
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from crossdock._text import quoted
+from crossdock._files import encoded_path
+from crossdock._text import quoted, shown
 from crossdock.errors import (
     Error,
     FileChangedError,
@@ -76,21 +77,23 @@ _OPEN = {
 }
 
 
-def check_path(path: object, use: Literal["serve", "open", "write"]) -> None:
-    """Refuses what is no path, and URLs of object stores and the web."""
+def check_path(path: object, use: Literal["serve", "open", "write"], instead: str | None = None) -> None:
+    """Refuses what is no path, and URLs of object stores and the web. instead: what helps with a URL; None: a call."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise TypeError(
-            f"{use}() takes the path of a file, not {type(path).__module__}.{type(path).__qualname__}"
+            f"{use}() takes the path of a file, not {shown(f'{type(path).__module__}.{type(path).__qualname__}', 200)}"
             + (_OPEN[use] if any(hasattr(path, name) for name in ("read", "write", "open")) else "")
         )
-    text = os.fsdecode(os.fspath(path))
-    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)  # a pathlib.Path has one slash of the two
+    text = os.fsdecode(encoded_path(path))
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
     if found is None or os.path.exists(text):
         return
+    if isinstance(path, PurePath):  # it keeps one slash of several
+        text = f"{found[0]}{'//' if found[1].lower() == 'file' else '/'}{text[len(found[0]) :]}"
     help_ = (
         f"give the path alone, {quoted('/' + text[len(found[0]) :].lstrip('/'))}"
         if found[1].lower() == "file"
-        else _ELSEWHERE[use]
+        else instead or _ELSEWHERE[use]
     )
     raise InvalidArgumentError(f"{quoted(text)} is a URL, and only files of this machine have a path: {help_}")
 
@@ -217,6 +220,25 @@ def _named(what: str, kind: str = "", hint: Callable[[], str] = str) -> Iterator
         raise InvalidDataError(f"{what} can't be read as {kind}: {text}{hint()}") from error
     except (ValueError, TypeError, NotImplementedError, LookupError) as error:  # pyarrow's are such, too
         raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint()}") from error
+
+
+# How the library begins when a file's content is of a format that only pyarrow reads. Advice follows.
+_NOT_ARROW = re.compile(
+    r"(.* isn't an Arrow IPC file: this looks like (Parquet|text \(CSV or JSON\?\)))[;.] .*", re.DOTALL
+)
+
+
+@contextlib.contextmanager
+def naming_ending() -> Iterator[None]:
+    """Around the serving of an Arrow file: of one with another content, the error says how its name must end."""
+    try:
+        yield
+    except InvalidDataError as error:
+        found = _NOT_ARROW.fullmatch(str(error))
+        if found is None:
+            raise
+        endings = ".parquet" if found[2] == "Parquet" else ".csv, or .json, .jsonl or .ndjson (an object on each line)"
+        raise InvalidDataError(f"{found[1]}. To be served, its name must end in {endings}") from error
 
 
 def state_of(path: str | os.PathLike[str]) -> tuple[object, ...]:

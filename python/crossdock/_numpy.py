@@ -6,6 +6,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
+from crossdock._options import count
 from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
@@ -44,4 +45,5 @@ def empty_array(
     extents = _extents(shape)
     if any(extent < 0 for extent in extents):
         raise InvalidArgumentError(f"the extents of an array must not be negative; shape was {quoted(shape)}")
-    return np.ndarray(extents, kind, buffer=memoryview(allocate(math.prod(extents) * kind.itemsize)))
+    size = count(math.prod(extents) * kind.itemsize, "the size of an array", "bytes", least=0)
+    return np.ndarray(extents, kind, buffer=memoryview(allocate(size)))

@@ -6,15 +6,17 @@ import math
 import operator
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from crossdock import _native
-from crossdock._text import quoted
+from crossdock._text import check_utf8, class_of, quoted
 from crossdock.errors import InvalidArgumentError, UriError
 from crossdock.tls import TLS
 
 if TYPE_CHECKING:
     from crossdock._typing import NetworkAbout
+
+T = TypeVar("T")
 
 _MAX_MS = 2**31 - 1
 
@@ -24,8 +26,8 @@ def milliseconds(seconds: float | None, what: str) -> int:
     if seconds is None:
         return -1
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"{what} must be a number of seconds or None, not {type(seconds).__name__}")
-    if math.isnan(seconds) or seconds < 0:
+        raise TypeError(f"{what} must be a number of seconds or None, not {class_of(seconds)}")
+    if seconds != seconds or seconds < 0:
         raise InvalidArgumentError(f"{what} must be at least 0 seconds, or None for no limit; it was {quoted(seconds)}")
     return min(math.ceil(min(seconds, _MAX_MS) * 1000), _MAX_MS)
 
@@ -37,22 +39,59 @@ def count(number: int, what: str, of: str, *, least: int = 1, bits: int = 64) ->
     except TypeError:
         raise TypeError(f"{what} must be a whole number of {of}, not {quoted(number)}") from None
     if not least <= number < 2**bits:
-        raise InvalidArgumentError(f"{what} must be a number of {of} from {least} to 2**{bits} - 1; it was {number}")
+        raise InvalidArgumentError(
+            f"{what} must be a number of {of} from {least} to 2**{bits} - 1; it was {quoted(number)}"
+        )
     return number
+
+
+def one_of(given: T, what: str, *choices: str | bool | None) -> T:
+    """Checks an option that is one of some texts, or None or False."""
+    if (given is None or isinstance(given, (str, bool))) and given in choices:  # an array can't be compared with a text
+        return given
+    *most, last = [f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in choices]
+    text = f"{what} must be {', '.join(most)} or {last}; it was {quoted(given)}"
+    raise (InvalidArgumentError if isinstance(given, (str, bool)) else TypeError)(text)
 
 
 def is_copy_on_write(writable: object) -> bool:
     """Checks an option that is False or "copy-on-write"."""
-    if writable is False or writable == "copy-on-write":
-        return writable is not False
-    raise InvalidArgumentError(f'writable must be "copy-on-write" or False; it was {quoted(writable)}')
+    return one_of(writable, "writable", "copy-on-write", False) is not False
 
 
 def stats_for_all(stats: object) -> bool:
     """Checks the option that says who may ask for statistics."""
-    if stats is None or stats == "any":
-        return stats is not None
-    raise InvalidArgumentError(f'stats must be "any" or None; it was {quoted(stats)}')
+    return one_of(stats, "stats", "any", None) is not None
+
+
+def checked_wait(wait: str) -> str:
+    """Checks how a server, or reading, waits."""
+    return one_of(wait, "wait", "auto", "spin", "block")
+
+
+def checked_limits(limits: _native.Limits | None) -> _native.Limits:
+    """Checks limits on the size and nesting of data; None: the usual ones."""
+    if limits is None:
+        return _native.Limits()
+    if not isinstance(limits, _native.Limits):
+        raise TypeError(f"limits must be a crossdock.Limits or None; it was {quoted(limits)}")
+    return limits
+
+
+def checked_columns(columns: Iterable[str] | None) -> list[str] | None:
+    """Checks the names of columns. None means all."""
+    if columns is None:
+        return None
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, not one name; give [{quoted(columns)}]")
+    if isinstance(columns, bytes) or not isinstance(columns, Iterable):
+        raise TypeError(f"columns must be a list of names, or None for all; it was {quoted(columns)}")
+    names = [*columns]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a name in columns must be a str, not {class_of(name)}")
+        check_utf8(name, f"the column's name {quoted(name)}")
+    return names
 
 
 def ucx_libraries() -> list[str]:
@@ -89,27 +128,32 @@ def transports(
     if any_user and users != "any":
         raise InvalidArgumentError(f'users must be None, "any" or user ids; it was {quoted(users)}')
     ids: list[int] = []
+    if not isinstance(users, Iterable | None):
+        raise TypeError(f'users must be None, "any" or user ids; it was {quoted(users)}')
     for user in () if users is None or any_user else users:
         if isinstance(user, bool) or not isinstance(user, int):
-            raise TypeError(f"a user id must be an int, not {type(user).__name__}")
+            raise TypeError(f"a user id must be an int, not {class_of(user)}")
         if not 0 <= user < 2**32:
-            raise InvalidArgumentError(f"{user} is not a user id")
+            raise InvalidArgumentError(f"{quoted(user)} is not a user id")
         ids.append(user)
     if not isinstance(token, str | None):
-        raise TypeError(f"a token must be a str, not {type(token).__name__}")
-    if token is not None and not 1 <= len(token.encode()) <= 1024:
-        raise InvalidArgumentError("a token must have 1 to 1024 bytes")
+        raise TypeError(f"a token must be a str, not {class_of(token)}")
+    if token is not None:
+        check_utf8(token, "the token")
+        if not 1 <= len(token.encode()) <= 1024:
+            raise InvalidArgumentError("a token must have 1 to 1024 bytes")
     if not isinstance(checksum, bool | None):
-        raise TypeError(f"checksum must be True, False or None, not {type(checksum).__name__}")
-    if remote_reads not in (None, "trusted"):
-        raise InvalidArgumentError(f'remote_reads must be None or "trusted"; it was {quoted(remote_reads)}')
+        raise TypeError(f"checksum must be True, False or None, not {class_of(checksum)}")
+    one_of(remote_reads, "remote_reads", "trusted", None)
     if not isinstance(tls, TLS | None):
-        raise TypeError(f"tls must be a crossdock.TLS, not {type(tls).__name__}")
+        raise TypeError(f"tls must be a crossdock.TLS, not {class_of(tls)}")
     if tls is not None and end != "both":
         tls._check(serves=end == "server")
     if login is not None:
         if not (isinstance(login, tuple) and len(login) == 2 and all(isinstance(part, str) for part in login)):
             raise TypeError("login must be a pair of a user name and a password, two str")
+        for part, what in zip(login, ("the user name of login", "the password of login"), strict=True):
+            check_utf8(part, what)
         if not login[0] or ":" in login[0]:
             raise InvalidArgumentError("a user name must not be empty, and has no colon")
         if any(len(part.encode()) > 1024 for part in login):
@@ -176,11 +220,11 @@ def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str 
 def checked_uri(uri: str) -> str:
     """Checks that a URI is a str that can be encoded as UTF-8. The library finds all other mistakes."""
     if not isinstance(uri, str):
-        raise TypeError(f"a URI must be a str, for example 'shm:' or server.uri, not {type(uri).__name__}")
+        raise TypeError(f"a URI must be a str, for example 'shm:' or server.uri, not {class_of(uri)}")
     try:
         uri.encode()
     except UnicodeEncodeError:
-        raise UriError(f"the URI {uri!a} has bytes that aren't UTF-8; write them as %XX") from None
+        raise UriError(f"the URI {quoted(uri)} has bytes that aren't UTF-8; write them as %XX") from None
     return uri
 
 
@@ -189,10 +233,12 @@ def checked_name(name: str | bytes) -> bytes:
     if isinstance(name, bytes):
         return name
     if not isinstance(name, str):
-        raise TypeError(f"a published name must be a str or bytes, not {type(name).__name__}")
+        raise TypeError(f"a published name must be a str or bytes, not {class_of(name)}")
     if "\0" in name:
-        raise InvalidArgumentError(f"the name {name!a} has a NUL character: give it as bytes, as which it is listed")
+        raise InvalidArgumentError(
+            f"the name {quoted(name)} has a NUL character: give it as bytes, as which it is listed"
+        )
     try:
         return name.encode()
     except UnicodeEncodeError:
-        raise InvalidArgumentError(f"the name {name!a} has bytes that aren't UTF-8; give them as bytes") from None
+        raise InvalidArgumentError(f"the name {quoted(name)} has bytes that aren't UTF-8; give them as bytes") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 
-from crossdock._text import quoted
+from crossdock._text import class_of, quoted
 from crossdock.errors import InvalidArgumentError
 
 _MOST = 2**63 - 1
@@ -15,7 +15,7 @@ def checked_rows(rows: range | slice | None) -> range | None:
     if rows is None:
         return None
     if not isinstance(rows, (range, slice)):
-        raise TypeError(f"rows must be a range or a slice, not {type(rows).__name__}")
+        raise TypeError(f"rows must be a range or a slice, not {class_of(rows)}")
     step = 1 if rows.step is None else rows.step
     start = 0 if rows.start is None else rows.start
     stop = _MOST if rows.stop is None else rows.stop

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from crossdock import _native
+from crossdock._text import shown
 from crossdock.errors import UnsupportedTypeError
 
 _STREAMS = ("__arrow_c_stream__", "__arrow_c_device_stream__")
@@ -57,7 +58,7 @@ def is_sparse(source: object) -> bool:
 
 
 def name_of_type(source: object) -> str:
-    return f"{type(source).__module__}.{type(source).__qualname__}"
+    return shown(f"{type(source).__module__}.{type(source).__qualname__}", 200)
 
 
 def refuse_sparse(source: object) -> None:

@@ -70,7 +70,12 @@ def _number(tensor: Tensor, function: type) -> Any:
 
 def item(self: Tensor) -> bool | int | float | complex:
     """Returns the value of a tensor of one element, as a bool, int, float or complex. Waits for pending work. For
-    memory that the host can read."""
+    memory that the host can read.
+
+    Raises `InvalidArgumentError` for another number of elements, `ExportError` for memory that the host can't read,
+    `UnsupportedError` for a tensor with a mask, `UnsupportedTypeError` for a type that is no number of Python's, and
+    the error of failed work.
+    """
     if self.size != 1:
         raise InvalidArgumentError(
             f"item() needs a tensor of one element, but this one has shape {self.shape}: select one element, as in "
@@ -82,7 +87,10 @@ def item(self: Tensor) -> bool | int | float | complex:
 
 def tolist(self: Tensor) -> Any:
     """Returns the values as nested lists of bool, int, float or complex; without dimensions, as item(). Waits for
-    pending work. For memory that the host can read."""
+    pending work. For memory that the host can read.
+
+    Raises the errors of `item()`, but none for the number of elements.
+    """
     return _nested(iter(_elements(self)), self.shape)
 
 

@@ -1,6 +1,11 @@
-"""Texts for people: foreign text made safe for a terminal, and counts."""
+"""Texts for people: foreign text made safe for a terminal, and counts. Texts of people, which must be UTF-8."""
 
 from __future__ import annotations
+
+from crossdock.errors import InvalidArgumentError
+
+# Python refuses to write numbers that are much longer (sys.get_int_max_str_digits()), and nobody reads them.
+_MOST_BITS = 512
 
 
 def shown(text: str, limit: int | None = None) -> str:
@@ -11,13 +16,35 @@ def shown(text: str, limit: int | None = None) -> str:
 
 
 def quoted(value: object, limit: int = 200) -> str:
-    """Returns `repr(value)`, for what error messages quote. A long value is cut, and its length follows."""
+    """Returns `repr(value)` as `shown()`, for what error messages quote. A long value is cut, and its length follows. A
+    value that Python can't write is described."""
     if isinstance(value, str | bytes):  # cut first: the text is then no longer than its part
+        as_text = str.__repr__ if isinstance(value, str) else bytes.__repr__  # a subclass may write anything else
         if len(value) <= limit:
-            return repr(value)
-        return f"{value[:limit]!r}... ({counted(len(value), 'character' if isinstance(value, str) else 'byte')})"
-    text = repr(value)
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text):,} characters)"
+            return as_text(value)
+        return f"{as_text(value[:limit])}... ({counted(len(value), 'character' if isinstance(value, str) else 'byte')})"
+    if isinstance(value, int) and int.bit_length(value) > _MOST_BITS:
+        return f"a number of {int.bit_length(value):,} bits"
+    try:
+        text = repr(value)
+    except Exception:  # its own error would hide ours
+        text = f"an object of type {type(value).__name__}"
+    return shown(text, limit)
+
+
+def class_of(value: object) -> str:
+    """Returns the name of the value's class, for error messages."""
+    return shown(type(value).__name__, 200)
+
+
+def check_utf8(text: str, what: str) -> None:
+    """Raises InvalidArgumentError for a text that can't be encoded as UTF-8. It isn't quoted: it may be a secret."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(
+            f"{what} has surrogates, which aren't UTF-8: decode its bytes by the encoding that they have"
+        ) from None
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -9,7 +9,7 @@ import zoneinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from crossdock._text import quoted, shown
+from crossdock._text import counted, quoted, shown
 from crossdock.errors import ExportError, InvalidDataError, UnsupportedTypeError
 
 if TYPE_CHECKING:
@@ -141,6 +141,6 @@ def batch_text(batch: RecordBatch, summary: str) -> str:
         "  ".join(one[i].ljust(width) for one, width in zip(cells, widths, strict=True)).rstrip()
         for i in range(len(rows) + 1)
     ]
-    left_out = ((len(batch) - len(rows), "rows"), (batch.num_columns - len(columns), "columns"))
-    more = [f"{count:,} more {what}" for count, what in left_out if count]
+    left_out = ((len(batch) - len(rows), "more row"), (batch.num_columns - len(columns), "more column"))
+    more = [counted(count, what) for count, what in left_out if count]
     return "\n".join([summary, *lines, *([f"... and {', '.join(more)}"] if more else [])])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from crossdock import _native
 from crossdock._numpy import empty_array
-from crossdock._options import is_copy_on_write
-from crossdock.errors import InvalidArgumentError, UnsupportedError
+from crossdock._options import count, is_copy_on_write
+from crossdock.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,11 +55,11 @@ class Arena:
         self, reserve: int = 0, *, device: DeviceLike | None = None, writable: Literal[False, "copy-on-write"] = False
     ) -> None:
         copy_on_write = is_copy_on_write(writable)
-        if reserve < 0:
-            raise InvalidArgumentError(f"reserve must be at least 0 bytes; it was {reserve}")
+        reserve = count(reserve, "reserve", "bytes", least=0)
         self._views: dict[int, weakref.ref[NDArray[Any]]] = {}  # The arrays of empty(), by id().
         self._native: _native.Arena | _native.DeviceArena
-        if device is None or _native.Device("cpu") == device:
+        # Other types may compare element by element, as arrays do.
+        if device is None or (isinstance(device, _native.Device | str | tuple) and _native.Device("cpu") == device):
             self._native = _native.Arena(reserve, copy_on_write)
             if not copy_on_write:
                 self._native.on_freeze(partial(_make_read_only, self._views))
@@ -97,9 +97,7 @@ class Arena:
 
         Raises `InvalidArgumentError` for a negative size, `ArenaFrozenError` after the arena was published.
         """
-        if nbytes < 0:
-            raise InvalidArgumentError(f"nbytes must be at least 0; it was {nbytes}")
-        return self._of_host("buffer()").allocate(nbytes)
+        return self._of_host("buffer()").allocate(count(nbytes, "nbytes", "bytes", least=0))
 
     def tensor(
         self,

@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from crossdock import _loading, _native, _nested, _tracing, file
 from crossdock._options import (
     check_schemes,
+    checked_columns,
+    checked_limits,
     checked_name,
     checked_uri,
+    checked_wait,
     count,
     is_copy_on_write,
     milliseconds,
+    one_of,
     transports,
 )
 from crossdock._rows import checked_rows, first_and_count
 from crossdock._scan import Requests, Scan
-from crossdock._text import quoted, shown
+from crossdock._text import class_of, quoted, shown
 from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
@@ -68,6 +72,11 @@ class Client:
         grpc+tls it also reads from locations at other machines that aren't encrypted. The server then decides to which
         addresses this process connects.
 
+    Raises `UriError` or `SchemeError` for a URI that is none or that this build can't use, `InvalidArgumentError` and
+    `TypeError` for options that are wrong or for other transports, `NotFoundError` if no server is at the address,
+    `ConnectionError` if it can't be reached, `PermissionError` and `HandshakeError` if one end rejects the other, and
+    `TimeoutError` if the server doesn't answer in time.
+
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to
     the parent: in the child its methods raise `ForkError`.
     """
@@ -96,7 +105,7 @@ class Client:
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
         if not isinstance(any_location, bool):
-            raise TypeError(f"any_location must be True or False, not {type(any_location).__name__}")
+            raise TypeError(f"any_location must be True or False, not {class_of(any_location)}")
         check_schemes([one for one in (uri, metadata, data) if one is not None], checksum, remote_reads, tls)
         if login is not None and (uri is None or not uri.lower().startswith("grpc")):
             raise InvalidArgumentError("login is for Flight servers, at grpc: URIs")
@@ -106,7 +115,7 @@ class Client:
             first,
             data,
             milliseconds(timeout, "timeout"),
-            way,
+            one_of(way, "way", "map", "read", "message", None),
             transports(users, token, checksum, remote_reads, tls, login, end="client"),
             any_location,
         )
@@ -189,6 +198,11 @@ class Client:
             sent; the first and the last are sliced here, without a copy. All rows are of one version of the table. If
             the table is replaced meanwhile, the request is repeated; after 8 times it raises `TimeoutError`. For a live
             stream and a callable it raises `UnsupportedError`.
+
+        Raises `NotFoundError` if nothing is published as `name`, or if a column doesn't exist, `ConsumedError` for a
+        stream that another consumer has read, `InvalidArgumentError` if tensors are published there, `ClosedError`
+        after `close()`, `ConnectionError` if the server can't be reached any more, `TimeoutError` if it doesn't answer
+        in time, and `TypeError` or `InvalidArgumentError` for wrong options.
         """
         return self._start(
             name,
@@ -221,6 +235,9 @@ class Client:
         Any library that takes Arrow streams can read it, and so can `to_arrow()`, `to_pandas()` and `to_polars()`. This
         call sends no request to the server. `filter()` of the handle selects rows by their values. The options are
         those of `get()`.
+
+        Raises `TypeError` or `InvalidArgumentError` for wrong `name`, `columns` or `rows`. Everything else is checked
+        when the table is read.
         """
         asked = checked_name(name)
 
@@ -369,9 +386,9 @@ class Client:
             checked_name(name),
             None if out is None else _native.asarray(out),
             device,
-            wait,
+            checked_wait(wait),
             milliseconds(timeout, "timeout"),
-            limits or _native.Limits(),
+            checked_limits(limits),
             is_copy_on_write(writable),
             log,
             interrupt,
@@ -395,9 +412,9 @@ class Client:
             checked_name(name),
             count(max_tensors, "max_tensors", "tensors", least=0),
             device,
-            wait,
+            checked_wait(wait),
             milliseconds(timeout, "timeout"),
-            limits or _native.Limits(),
+            checked_limits(limits),
             is_copy_on_write(writable),
             log,
             interrupt,
@@ -433,19 +450,19 @@ class Client:
         rows: tuple[int, int] | None = None,
         batches: Sequence[tuple[int, int]] | None = None,
     ) -> _native.RecordBatchReader:
-        if isinstance(columns, str):
-            raise TypeError(f"columns must be a list of names, not one name; give [{quoted(columns)}]")
+        names = checked_columns(columns)
+        own = None if arena is None else _native_arena(arena)
         asked = checked_name(name)
         span = _tracing.begin(self._uri, name)
         try:
             reader = self._native.get(
                 asked,
-                None if columns is None else [*columns],
-                wait,
+                names,
+                checked_wait(wait),
                 milliseconds(timeout, "timeout"),
-                validation,
-                limits or _native.Limits(),
-                None if arena is None else arena._of_host("get()"),
+                one_of(validation, "validation", "structure", "full", None),
+                checked_limits(limits),
+                own,
                 device,
                 None if read_ahead is None else count(read_ahead, "read_ahead", "bytes", least=0),
                 copy_on_write,
@@ -475,7 +492,7 @@ class Client:
             that is taken is an `InvalidArgumentError`. A server that isn't Crossdock's decides itself.
         """
         if not isinstance(replace, bool):
-            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+            raise TypeError(f"replace must be True or False, not {class_of(replace)}")
         with _table_of(source) as stream:
             self._native.put(checked_name(name), stream, replace)
 
@@ -492,13 +509,16 @@ class Client:
         for others this raises `UnsupportedError`.
         """
         if not isinstance(replace, bool):
-            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+            raise TypeError(f"replace must be True or False, not {class_of(replace)}")
         with _table_of(source) as stream:
             self._native.offer(checked_name(name), stream, replace)
 
     def close(self) -> None:
         """Closes the client: no new request starts. Open readers continue. Each connection stays open until its last
-        batch is released."""
+        batch is released.
+
+        May be called twice. Raises `ForkError` in a forked child.
+        """
         self._closed = True
         self._native.close()
 
@@ -510,6 +530,14 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<crossdock.Client {shown(self._uri)}{' (closed)' if self._closed else ''}>"
+
+
+def _native_arena(arena: object) -> _native.Arena:
+    from crossdock.arena import Arena  # whoever has one has imported it
+
+    if not isinstance(arena, Arena):
+        raise TypeError(f"arena must be a crossdock.Arena or None; it was {quoted(arena)}")
+    return arena._of_host("get()")
 
 
 @contextlib.contextmanager

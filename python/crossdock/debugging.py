@@ -27,6 +27,8 @@ def debug(on: bool = True) -> None:
     `faulthandler.disable()` removes the handlers; call `debug()` again after it.
 
     on: False restores the previous handlers.
+
+    Raises `SystemError` if the handlers can't be installed.
     """
     global _enabled_faulthandler
     with _changing:

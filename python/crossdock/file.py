@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import TYPE_CHECKING
 
 from crossdock import _loading, _native, _sources
+from crossdock._files import encoded_path
+from crossdock._options import checked_limits, one_of
 from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
 
@@ -38,9 +41,14 @@ def open(
         any time; "full" also checks every element: order of offsets, UTF-8, indices of dictionaries, union ids, run
         ends, views. Choose "full" for files from untrusted sources.
     limits: limits on the size and nesting of the file's content; None: those of `Limits()`.
+
+    Raises `NotFoundError` and `PermissionError` for a file that can't be opened, `InvalidArgumentError` for what is no
+    regular file, `InvalidDataError` for what is no Arrow file or breaks the format, `UnsupportedTypeError` for types
+    that Crossdock doesn't know, and `TypeError` for what is no path.
     """
     _loading.check_path(path, "open")
-    return _native.FileReader(_encoded(path), validation, limits or _native.Limits())
+    one_of(validation, "validation", "structure", "full")
+    return _native.FileReader(encoded_path(path), validation, checked_limits(limits))
 
 
 def write(
@@ -63,6 +71,10 @@ def write(
     level: the compression level of the codec; None: 0 for LZ4, 1 for ZSTD.
     form: "file" has a footer, so that its batches can be read in any order; "stream" can hold dictionaries that are
         replaced between batches.
+
+    Raises `InvalidArgumentError` for a path that is a folder or ends in .parquet or .csv, and for options that don't
+    exist, `UnsupportedTypeError` for a source without Arrow data, `NotFoundError` if the folder doesn't exist,
+    `PermissionError`, `ResourceError` if there isn't enough space, and the errors of the source.
     """
     _loading.check_path(path, "write")
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
@@ -70,18 +82,29 @@ def write(
         raise InvalidArgumentError(
             f"{quoted(os.fsdecode(path))}: write() writes Arrow files, and their names must not end in {suffix}"
         )
+    one_of(compression, "compression", "lz4", "zstd", None)
+    level = _checked_level(level)
+    one_of(form, "form", "file", "stream")
     kind = _sources.kind_of_batches(source)
     if kind == "file":
         with open(source) as reader:  # type: ignore[arg-type]
-            _native.write_file(reader, _encoded(path), form, compression, level)
+            _native.write_file(reader, encoded_path(path), form, compression, level)
         return
     if kind == "callable":
         source = source()  # type: ignore[operator]
-    _native.write_file(source, _encoded(path), form, compression, level)
+    _native.write_file(source, encoded_path(path), form, compression, level)
 
 
-def _encoded(path: str | os.PathLike[str]) -> bytes:
-    encoded = os.fsencode(path)
-    if b"\0" in encoded:
-        raise InvalidArgumentError(f"the path {quoted(path)} has a NUL byte")
-    return encoded
+def _checked_level(level: int | None) -> int | None:
+    """Checks that the library takes the number. It knows which levels a codec has."""
+    if level is None:
+        return None
+    try:
+        level = operator.index(level)
+    except TypeError:
+        raise TypeError(
+            f"level must be a whole number, or None for the codec's usual one; it was {quoted(level)}"
+        ) from None
+    if not -(2**31) <= level < 2**31:
+        raise InvalidArgumentError(f"level must be a compression level of the codec; it was {quoted(level)}")
+    return level

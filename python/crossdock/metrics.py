@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from crossdock._http import Address, Answer, HttpServer, Request
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from crossdock.server import Server
 
 __all__ = ["Metrics"]
+
+
+def import_prometheus() -> ModuleType:
+    """Raises `ModuleNotFoundError`, which says what to install, without prometheus-client."""
+    try:
+        import prometheus_client.exposition
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            "metrics need prometheus-client: pip install 'crossdock[metrics]'", name="prometheus_client"
+        ) from error
+    return prometheus_client
 
 
 class Metrics:
@@ -42,20 +54,14 @@ class Metrics:
         `InvalidArgumentError` for another form of address, and `ConnectionError`, which names the address, if it can't
         listen there.
         """
-        try:
-            from prometheus_client import CollectorRegistry
-            from prometheus_client.exposition import choose_encoder
-        except ImportError as error:
-            raise ModuleNotFoundError(
-                "metrics need prometheus-client: pip install 'crossdock[metrics]'", name="prometheus_client"
-            ) from error
+        prometheus = import_prometheus()
         from crossdock._metric_families import Families
 
         self._of = weakref.ref(of)
         self._not_ready = "" if ready else "loading"
-        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry = prometheus.CollectorRegistry(auto_describe=False)
         self._registry.register(Families(self._stats))
-        self._choose_encoder = choose_encoder
+        self._choose_encoder = prometheus.exposition.choose_encoder
         at = Address.of(address)
         # Prometheus and probes ask other machines by whatever name an operator has given them.
         self._http = HttpServer(at, _WeakAnswer(self), any_host=not at.is_loopback)
@@ -72,11 +78,13 @@ class Metrics:
 
         ready: whether it answers 200, or 503.
         why: the reason for which the server isn't ready, as "draining".
+
+        Raises nothing.
         """
         self._not_ready = "" if ready else why or "not ready"
 
     def close(self) -> None:
-        """Stops listening. May be called twice."""
+        """Stops listening. May be called twice. Raises nothing."""
         self._http.close()
 
     def _close_with(self, close: Callable[[], None]) -> None:

@@ -278,6 +278,9 @@ def install(threshold: int = 1 << 20) -> None:
     until then.
 
     Only between processes of one user on one machine, as these modules are.
+
+    Raises `InvalidArgumentError` for a threshold below 1, `TypeError` for one that is no whole number, and
+    `ModuleNotFoundError` without NumPy.
     """
     global _threshold, _pandas_registered
     _threshold = count(threshold, "threshold", "bytes")
@@ -294,12 +297,12 @@ def stats() -> dict[str, int]:
 
     `by_name` and `bytes_by_name`: by shared memory; `bytes_copied`: the bytes of these that were first copied into the
     pool; `by_value` and `bytes_by_value`: as bytes, because memory or descriptors were low, or the process was ending.
-    All are 0 in a process that hasn't called `install()`, and for joblib if it was imported after that.
+    All are 0 in a process that hasn't called `install()`, and for joblib if it was imported after that. Raises nothing.
     """
     return _exchange.stats()
 
 
 def uninstall() -> None:
-    """Makes this process pass everything by value again. What was passed on stays valid."""
+    """Makes this process pass everything by value again. What was passed on stays valid. Raises nothing."""
     global _threshold
     _threshold = sys.maxsize

@@ -80,6 +80,9 @@ def devices() -> list[DeviceInfo]:
     """Returns all devices of all drivers, in the order in which filter strings count them. Starts all drivers.
 
     `crossdock devices` prints them, and the reason why a driver is absent.
+
+    Raises the error of a driver that can't describe a device, such as `SystemError`. A driver that is absent is no
+    error.
     """
     found = [
         DeviceInfo(**one | {"driver": driver["driver"], "usm_types": tuple(one["usm_types"])})  # type: ignore[arg-type]
@@ -97,6 +100,8 @@ def accessible(array: Any, queue: QueueLike) -> bool:
 
     array: anything that `asarray()` takes.
     queue: any argument of `Queue()`.
+
+    Raises the errors of `Queue()`, such as `NotFoundError`, and those of `asarray()`, such as `UnsupportedTypeError`.
     """
     return _native.accessible(array, queue)
 
@@ -108,6 +113,8 @@ def usm_type(*arrays: Any) -> UsmType | None:
     None: all arrays are in ordinary host memory.
 
     arrays: anything that `asarray()` takes.
+
+    Raises the errors of `asarray()`, such as `UnsupportedTypeError`.
     """
     kinds = {asarray(array).usm_type for array in arrays}
     return next((kind for kind in ("device", "shared", "host") if kind in kinds), None)
@@ -123,6 +130,9 @@ def collocate(*arrays: Any, to: Any = None) -> tuple[Tensor, ...]:
     arrays: anything that `asarray()` takes.
     to: the queue: any argument of `Queue()`, or an array, whose queue is used. None: the queue of the first array that
         is on one.
+
+    Raises the errors of `asarray()`, such as `UnsupportedTypeError`, and those of `Tensor.collocate()`, such as
+    `InvalidArgumentError` if `to` is an array in host memory.
     """
     tensors = tuple(asarray(array) for array in arrays)
     queue = _native.first_queue_of(*tensors) if to is None else _native.queue_of(to)
@@ -136,7 +146,11 @@ class Offloaded:
     """
 
     def __init__(self, queue: QueueLike | None = None) -> None:
-        """queue: any argument of Queue(). None: the queue of "gpu,accelerator,cpu", also if another one is current."""
+        """queue: any argument of Queue(). None: the queue of "gpu,accelerator,cpu", also if another one is current.
+
+        Raises the errors of `Queue()`, such as `NotFoundError`. Other methods raise `RuntimeError` if a class of yours
+        hasn't called this constructor.
+        """
         self._queue = Queue(_native.DEFAULT_FILTER if queue is None else queue)
 
     @property
@@ -154,12 +168,17 @@ class Offloaded:
         """Returns a new array, with memory that isn't set, for work on the queue.
 
         shape, dtype, usm_type: as for `crossdock.empty()`.
+
+        Raises the errors of `crossdock.empty()`, such as `ResourceError`.
         """
         return empty(shape, dtype, queue=self.queue, usm_type=usm_type)
 
     def bring(self, array: Any) -> Tensor:
         """Returns `array`, anything that `asarray()` takes, in memory that the queue reaches. Memory that the queue
-        already reaches isn't copied."""
+        already reaches isn't copied.
+
+        Raises the errors of `asarray()` and of `Tensor.collocate()`, such as `UnsupportedTypeError`.
+        """
         return collocate(array, to=self.queue)[0]
 
     def check(self, *arrays: Any) -> None:

@@ -4,10 +4,12 @@ One end listens, the other connects. After that both may send and receive. Withi
 address: memory of a `Pool` is lent, and other memory is copied once, into a pool. Over tcp the bytes of frames are
 sent.
 
-    listener = await xd.peers.listen("shm:")
-    peer = await listener.accept()  # elsewhere: await xd.peers.connect(listener.uri)
-    await peer.send([array], meta=b"what it is")
-    message = await peer.recv(writable="copy-on-write")
+    async with await xd.peers.listen("shm:") as listener:
+        # Usually the other end is in another process.
+        peer, other = await asyncio.gather(listener.accept(), xd.peers.connect(listener.uri))
+        async with peer, other:
+            await peer.send([np.arange(3.0)], meta=b"what it is")
+            message = await other.recv(writable="copy-on-write")
 
 Threads of the library do the work, the same few for all connections. They never wait for Python. While anything large
 is copied, neither the event loop nor the GIL is held.
@@ -23,7 +25,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from crossdock import _deferred_thread, _native
+from crossdock import _native
 from crossdock._native import PeerFrame as Frame
 from crossdock._options import (
     check_checksum,
@@ -35,7 +37,7 @@ from crossdock._options import (
     scheme_of,
     transports,
 )
-from crossdock._text import shown
+from crossdock._text import class_of, shown
 from crossdock.errors import InvalidArgumentError, StreamBusyError
 from crossdock.pool import Pool
 from crossdock.pool import default as default_pool
@@ -202,6 +204,8 @@ class Peer:
         peer has as memory of this process; `bytes_by_value`: the part that was sent as bytes; `bytes_copied`: bytes
         that were copied into the pool, to be sent by address; `regions_with_peer`: pieces of this end's memory that the
         peer has now; `regions_of_peer`: pieces of the peer's memory that this end has now.
+
+        Raises `ForkError` in a forked child.
         """
         return self._native.stats()
 
@@ -262,13 +266,13 @@ class Listener:
         self._accepting = True
         try:
             while (native := self._native.try_accept()) is None:
-                await _armed(self._native.when_ready, self._native.not_when_ready)
+                await _armed(self._native.when_readable, self._native.not_when_readable)
         finally:
             self._accepting = False
         return Peer(native, self._pool)
 
     def close(self) -> None:
-        """Stops listening, and drops peers that weren't accepted. May be called twice."""
+        """Stops listening, and drops peers that weren't accepted. May be called twice. Raises nothing."""
         self._closed = True
         self._native.close()
 
@@ -453,7 +457,7 @@ def _checked_pool(pool: Pool | None) -> Pool:
     if pool is None:
         return default_pool()
     if not isinstance(pool, Pool):
-        raise TypeError(f"pool must be a crossdock.Pool or None, not {type(pool).__name__}")
+        raise TypeError(f"pool must be a crossdock.Pool or None, not {class_of(pool)}")
     return pool
 
 
@@ -461,7 +465,6 @@ def _hub(pool: Pool) -> _native.PeerHub:
     hub = _hubs.get(pool)
     if hub is None:
         hub = _hubs.setdefault(pool, _native.PeerHub(pool._native))
-        _deferred_thread.start()
     return hub
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from crossdock import _native
 from crossdock._numpy import empty_array
 from crossdock._options import count
+from crossdock._text import class_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,9 @@ class Pool:
 
     limit: the most bytes that the pool may have, used and idle; None: no limit.
     idle: the most bytes of unused memory that it keeps for the next arrays.
+
+    Raises `InvalidArgumentError` for a limit below 1 and a negative `idle`, and `TypeError` unless they are whole
+    numbers.
 
     Thread-safe. Memory that is in use outlives the pool.
     """
@@ -71,12 +75,15 @@ class Pool:
 
         `blocks` and `bytes`: memory of the system, used and idle; `idle_bytes`: the idle part, for the next arrays;
         `lent_bytes`: memory that other processes may be reading; `made` and `reused`: the allocations since the pool
-        was made that needed new memory, and those that used memory again.
+        was made that needed new memory, and those that used memory again. Raises nothing.
         """
         return self._native.stats()
 
     def trim(self, keep: int = 0) -> int:
-        """Frees idle memory until at most `keep` bytes are left; returns the bytes that were freed."""
+        """Frees idle memory until at most `keep` bytes are left; returns the bytes that were freed.
+
+        Raises `InvalidArgumentError` for a negative `keep`, and `TypeError` unless it is a whole number.
+        """
         return self._native.trim(count(keep, "keep", "bytes", least=0))
 
     def __repr__(self) -> str:
@@ -88,7 +95,10 @@ _default: Pool | None = None
 
 
 def default() -> Pool:
-    """Returns the pool of this process, which is made at the first call. It has no limit and keeps 1 GiB idle."""
+    """Returns the pool of this process, which is made at the first call. It has no limit and keeps 1 GiB idle.
+
+    Raises nothing.
+    """
     global _default
     if _default is None:
         _default = Pool()
@@ -104,17 +114,18 @@ def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
 
     pool: None: `default()`. A pool that NumPy was given lives as long as the process.
 
-    Raises `UnsupportedError` for a NumPy whose allocator can't be extended in this way.
+    Raises `UnsupportedError` for a NumPy whose allocator can't be extended in this way, `InvalidArgumentError` for a
+    threshold below 1, `TypeError` for arguments of another type, and `ModuleNotFoundError` without NumPy.
     """
     import numpy as np
 
     threshold = count(threshold, "threshold", "bytes")
     if not isinstance(pool, Pool | None):
-        raise TypeError(f"pool must be a crossdock.Pool or None, not {type(pool).__name__}")
+        raise TypeError(f"pool must be a crossdock.Pool or None, not {class_of(pool)}")
     core: Any = getattr(np, "_core", None) or np.core
     (pool or default())._native.install_numpy(core._multiarray_umath._ARRAY_API, threshold)
 
 
 def uninstall_numpy() -> None:
-    """Makes NumPy allocate as before. Arrays that are in a pool stay there."""
+    """Makes NumPy allocate as before. Arrays that are in a pool stay there. Raises nothing."""
     _native.uninstall_numpy()

@@ -93,7 +93,7 @@ class Stream:
         """Withdraws the stream, in the process that made it, if nobody has begun to read it. In other processes it does
         nothing.
 
-        It may be called again. A consumer that has begun to read continues.
+        It may be called again. A consumer that has begun to read continues. Raises nothing.
         """
         _ray_transport.withdraw(self._name)
 

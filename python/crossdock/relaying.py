@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
-from crossdock import _deferred_thread, _native
+from crossdock import _native
 from crossdock._options import check_schemes, checked_uri, count, milliseconds, scheme_of, stats_for_all, transports
+from crossdock._text import class_of
 from crossdock.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Relay:
     ) -> None:
         from_uris, uris = _uris(upstream), _uris(uri)
         if not isinstance(stale, bool):
-            raise TypeError(f"stale must be True or False, not {type(stale).__name__}")
+            raise TypeError(f"stale must be True or False, not {class_of(stale)}")
         if max_age is None:
             raise InvalidArgumentError("max_age must be a number of seconds: without a limit no change would be seen")
         check_schemes([*from_uris, *uris], None, None, tls)
@@ -92,7 +93,7 @@ class Relay:
             check_schemes(from_uris, checksum, None, None)
         if login is not None and not all(scheme_of(one) == "grpc" for one in from_uris):
             raise InvalidArgumentError("login is for Flight servers, at grpc: URIs")
-        if users is not None and not isinstance(users, str):
+        if isinstance(users, Iterable) and not isinstance(users, str):
             users = [*users]
         options = _native.ServerOptions()
         options.uris = uris
@@ -108,7 +109,6 @@ class Relay:
             milliseconds(max_age, "max_age"),
             stale,
         )
-        _deferred_thread.start()
         self._metrics: Metrics | None = None
         if metrics is not None:
             try:
@@ -146,18 +146,24 @@ class Relay:
         same while the upstream couldn't be reached), "fetches", "failures" (fetches that failed), "catalogs" (reads of
         the upstream's catalog), "evictions", "bytes_fetched", "bytes_used", "max_memory", and "upstream" (the URI that
         it is connected to, or None).
+
+        Raises `ClosedError` after `close()`, and `ForkError` in a forked child.
         """
         return self._native.stats()
 
     def drain(self, timeout: float | None = None) -> bool:
         """Refuses requests from now on, and waits until the streams under way have ended, as `Server.drain()` does.
-        Tables that these streams wait for are still fetched."""
+        Tables that these streams wait for are still fetched.
+
+        Raises `ClosedError` after `close()`, `ForkError` in a forked child, and `InvalidArgumentError` for a negative
+        timeout.
+        """
         return self._native.drain(milliseconds(timeout, "timeout"))
 
     def close(self) -> None:
         """Ends every stream and fetch under way with an error at its consumer, and removes the socket.
 
-        Batches that consumers hold stay valid. May be called twice.
+        Batches that consumers hold stay valid. May be called twice. Raises `ForkError` in a forked child.
         """
         if self._metrics is None:
             self._native.close()

@@ -7,20 +7,23 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from crossdock import _deferred_thread, _loading, _native, _nested, _sources
+from crossdock import _loading, _native, _nested, _sources
+from crossdock._files import encoded_path
 from crossdock._options import (
     check_schemes,
     check_tls,
+    checked_limits,
     checked_name,
     checked_uri,
+    checked_wait,
     count,
     milliseconds,
+    one_of,
     stats_for_all,
     transports,
 )
-from crossdock._text import quoted
+from crossdock._text import class_of, quoted
 from crossdock.errors import Error, InvalidArgumentError
-from crossdock.file import _encoded
 from crossdock.table import Table
 
 if TYPE_CHECKING:
@@ -32,14 +35,7 @@ __all__ = ["Server", "serve"]
 
 _Name = TypeVar("_Name", bound=str | bytes)
 
-_MODES = ("auto", "table", "live", "tensor")
-_STABILITIES = ("trust", "snapshot")
 _KINDS = {"tensor": "an array", "tensors": "a mapping of arrays"}
-
-
-def _check_mode(mode: str) -> None:
-    if mode not in _MODES:
-        raise InvalidArgumentError(f"mode must be one of {', '.join(_MODES)}; it was {quoted(mode)}")
 
 
 def _kind(source: object, mode: str) -> Literal["file", "callable", "table", "live", "tensor", "tensors"]:
@@ -171,6 +167,9 @@ class Server:
     Thread-safe. After a fork it belongs to the parent: in the child its methods raise `ForkError`.
     """
 
+    # Begins to listen. `crossdock serve --check` has a check in its place.
+    _listen: Callable[[_native.ServerOptions], _native.Server] = staticmethod(_native.Server)
+
     def __init__(
         self,
         sources: Mapping[_Name, Source] | None = None,
@@ -204,7 +203,7 @@ class Server:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
                 "sources must be a mapping from names to sources, as in {'flights': 'flights.arrow'}, not "
-                f"{type(sources).__name__}; give a URI as uri="
+                f"{class_of(sources)}; give a URI as uri="
             )
         many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
@@ -215,7 +214,7 @@ class Server:
             )
         check_schemes(uris, checksum, remote_reads, None)
         check_tls([*uris, *([] if flight is None else [checked_uri(flight)])], tls, "tls")
-        self._stable = _checked_stability(stable)
+        self._stable = one_of(stable, "stable", "trust", "snapshot")
         options = _native.ServerOptions()
         options.uris = uris
         options.window = count(window, "window", "messages", bits=32)
@@ -225,25 +224,24 @@ class Server:
         options.max_streams = count(max_streams, "max_streams", "streams", bits=32)
         options.max_connections = count(max_connections, "max_connections", "connections", least=0, bits=32)
         options.source_threads = count(source_threads, "source_threads", "threads", bits=16)
-        options.wait = wait
+        options.wait = checked_wait(wait)
         # One that fetches what is offered connects, too.
         end: Literal["server", "both"] = "server" if puts is None else "both"
         options.transports = transports(users, token, checksum, remote_reads, tls, end=end)
-        options.limits = limits or _native.Limits()
+        options.limits = checked_limits(limits)
         options.stats_for_all = stats_for_all(stats)
         if flight is not None:
             options.flight_uri = checked_uri(flight)
             options.flight_token = token or ""
             if tls is not None:
                 options.flight_tls = tls._native
-            if puts not in (None, "new", "replace"):
-                raise InvalidArgumentError(f'puts must be "new", "replace" or None; it was {quoted(puts)}')
+            one_of(puts, "puts", "new", "replace", None)
             if puts is not None:
                 options.flight_puts = puts
             options.flight_max_put = count(max_put, "max_put", "bytes")
             if authenticate is not None:
                 if not callable(authenticate):
-                    raise TypeError(f"authenticate must be callable, not {type(authenticate).__name__}")
+                    raise TypeError(f"authenticate must be callable, not {class_of(authenticate)}")
                 options.flight_login = authenticate
             if ticket_keys is not None:
                 if authenticate is None and token is None:
@@ -257,9 +255,8 @@ class Server:
                     raise InvalidArgumentError(
                         f"{option} is for a Flight server: give flight= too, or leave {option} out"
                     )
-        self._native = _native.Server(options)
+        self._native = self._listen(options)
         self._metrics: Metrics | None = None
-        _deferred_thread.start()
         try:
             if metrics is not None:
                 from crossdock.metrics import Metrics
@@ -349,7 +346,7 @@ class Server:
             last request the name is withdrawn, and the memory is freed with the last batch. None: it stays.
         """
         if not isinstance(replace, bool):
-            raise TypeError(f"replace must be True or False, not {type(replace).__name__}")
+            raise TypeError(f"replace must be True or False, not {class_of(replace)}")
         self._native.commit([self._prepare(name, source, mode, stable, replace, times)], [])
 
     def update(self, sources: Mapping[_Name, Source], *, withdraw: Iterable[str | bytes] = ()) -> None:
@@ -361,7 +358,7 @@ class Server:
         nothing has changed. During the call both the old sources and the new ones need memory.
         """
         if not isinstance(sources, Mapping):
-            raise InvalidArgumentError(f"sources must be a mapping from names to sources, not {type(sources).__name__}")
+            raise InvalidArgumentError(f"sources must be a mapping from names to sources, not {class_of(sources)}")
         if isinstance(withdraw, (str, bytes)):
             raise TypeError("withdraw must be a list of names, not one of them")
         withdrawn = [checked_name(name) for name in withdraw]
@@ -383,9 +380,8 @@ class Server:
     ) -> _native.Prepared:
         """Reads a source for `_native.Server.commit()`. progress: gets how much of a file was read, if it is read."""
         published = checked_name(name)
-        if stable is not None:
-            _checked_stability(stable)
-        _check_mode(mode)
+        one_of(stable, "stable", "trust", "snapshot", None)
+        one_of(mode, "mode", "auto", "table", "live", "tensor")
         loads = mode != "tensor" and _loading.is_loadable(source, mode)
         kind = _kind(source, mode) if not loads else "live" if mode == "live" else "table"
         if stable is not None and kind != "file":
@@ -396,8 +392,9 @@ class Server:
         if loads:
             return self._prepare_loaded(published, _loading.load(source, progress), kind == "live", replace, uses)
         if kind == "file":
-            path = _encoded(source)  # type: ignore[arg-type]
-            return self._native.prepare_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
+            path = encoded_path(source)  # type: ignore[arg-type]
+            with _loading.naming_ending():
+                return self._native.prepare_file(published, path, (stable or self._stable) == "snapshot", replace, uses)
         if kind == "callable":
             return self._native.prepare_callable(published, source, replace)
         if kind == "table":
@@ -421,6 +418,9 @@ class Server:
         """Removes `name` from the catalog, so that new consumers don't find it.
 
         Streams under way continue, and batches stay valid.
+
+        Raises `NotFoundError` if nothing is published as `name`, `ClosedError` after `close()`, `ForkError` in a forked
+        child, and `TypeError` or `InvalidArgumentError` for what is no name.
         """
         self._native.withdraw(checked_name(name))
 
@@ -464,6 +464,8 @@ class Server:
         What all consumers hold now: "leases", "leased_bytes", "oldest_lease" (seconds, or None).
 
         "sources_left_out" and "consumers_left_out" are 0 here, see `Client.server_stats()`.
+
+        Raises `ClosedError` after `close()`, and `ForkError` in a forked child.
         """
         return self._native.stats()
 
@@ -478,6 +480,9 @@ class Server:
         A stream has ended when its consumer has received all of it, and, if bodies are sent by reads, has read them.
         Tables that Flight clients are putting aren't waited for. Ctrl-C ends the wait, and requests are still refused.
         May be called again, to wait longer.
+
+        Raises `ClosedError` after `close()`, `ForkError` in a forked child, and `InvalidArgumentError` for a negative
+        timeout, and if a source of this server calls it without one.
         """
         return self._native.drain(milliseconds(timeout, "timeout"))
 
@@ -487,6 +492,9 @@ class Server:
 
         Batches that consumers hold stay valid. May be called twice. Ctrl-C ends the wait for a source; the server is
         closed nevertheless, and a second call continues the wait.
+
+        Raises `InvalidArgumentError` if a source of the server, or `authenticate()`, calls it, and `ForkError` in a
+        forked child.
         """
         if self._metrics is None:
             self._native.close()
@@ -524,7 +532,7 @@ def _checked_keys(keys: Iterable[bytes]) -> list[bytes]:
     checked = list(keys)
     for key in checked:
         if not isinstance(key, bytes):
-            raise TypeError(f"a ticket key must be bytes, not {type(key).__name__}")
+            raise TypeError(f"a ticket key must be bytes, not {class_of(key)}")
         if not 16 <= len(key) <= 1024:
             raise InvalidArgumentError(f"a ticket key has 16 to 1024 random bytes; this one has {len(key)}")
     if not checked:
@@ -538,12 +546,6 @@ def _whole_seconds(seconds: float, what: str) -> int:
     if seconds == 0:
         raise InvalidArgumentError(f"{what} must be more than 0 seconds")
     return math.ceil(milliseconds(seconds, what) / 1000)
-
-
-def _checked_stability(stable: str) -> str:
-    if stable not in _STABILITIES:
-        raise InvalidArgumentError(f"stable must be one of {', '.join(_STABILITIES)}; it was {quoted(stable)}")
-    return stable
 
 
 serve = Server

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from crossdock import _columns, _native
 from crossdock._filter import as_expression
-from crossdock._options import checked_name
+from crossdock._options import checked_columns, checked_name
 from crossdock._rows import first_and_count
 from crossdock._scan import Scan, both
 from crossdock._text import quoted
@@ -49,13 +49,8 @@ class Table:
         rows: range | None = None,
         expression: Any = None,
     ) -> None:
-        if isinstance(columns, (str, bytes)):
-            raise TypeError(f"columns must be a list of names, not one name; give [{quoted(columns)}]")
         self._name = name
-        self._columns = None if columns is None else [*columns]
-        for column in self._columns or ():
-            if not isinstance(column, str):
-                raise TypeError(f"a column's name must be a str, not {type(column).__name__}")
+        self._columns = checked_columns(columns)
         self._scan = scan
         self._rows = rows
         self._expression = expression
@@ -105,13 +100,21 @@ class Table:
         )
 
     def get(self) -> _native.RecordBatchReader:
-        """Asks for the table, and returns a reader of its batches, as `Client.get()` does."""
+        """Asks for the table, and returns a reader of its batches, as `Client.get()` does.
+
+        Raises the errors of `Client.get()`, such as `NotFoundError`. With a filter, raises also `InvalidArgumentError`
+        if the filter doesn't fit the table, and `UnsupportedError` for a live stream and a callable.
+        """
         if self._expression is not None:
             return _native.RecordBatchReader(self._filtered())
         return self._scan.requests.get(self._columns, rows=first_and_count(self._rows))
 
     def select(self, columns: Iterable[str]) -> Table:
-        """Returns the same table with only these `columns`, in this order."""
+        """Returns the same table with only these `columns`, in this order.
+
+        Raises `TypeError` unless they are texts, and `InvalidArgumentError` for a text that can't be encoded as UTF-8.
+        Whether they exist is checked when the table is read.
+        """
         return Table(self._name, columns, self._scan, rows=self._rows, expression=self._expression)
 
     def filter(self, expression: Any) -> Table:
@@ -128,6 +131,9 @@ class Table:
 
         expression: as `pyarrow.compute.field("x") > 5`, or tuples, as `[("x", ">", 5)]`, which pyarrow.parquet
             describes as `filters`.
+
+        Raises `ImportError` without pyarrow, `TypeError` for another type, and `InvalidArgumentError` for wrong tuples.
+        Whether the filter fits the table is checked when the table is read.
         """
         return Table(
             self._name,
@@ -148,6 +154,9 @@ class Table:
         pyarrow can't filter views.
 
         Asks for the schema, which the dataset keeps. Needs pyarrow.
+
+        Raises the errors of `Client.get()`, such as `NotFoundError`, `UnsupportedError` for a live stream and a
+        callable, `KeyError` for a selected column that doesn't exist, and `ImportError` without pyarrow.
         """
         from crossdock._dataset import TableDataset
 
@@ -160,6 +169,8 @@ class Table:
         rules.
 
         Asks for the schema. Needs polars and pyarrow.
+
+        Raises the errors of `to_dataset()`, and `ImportError` also without polars.
         """
         from crossdock import _lazy
 
@@ -175,7 +186,11 @@ class Table:
         return self.get().__arrow_c_device_stream__(requested_schema, **kwargs)
 
     def to_arrow(self) -> pyarrow.Table:
-        """Reads the table into a pyarrow `Table`. Within a machine its columns are the server's memory."""
+        """Reads the table into a pyarrow `Table`. Within a machine its columns are the server's memory.
+
+        Raises the errors of `get()`, pyarrow's own error if the stream ends with one in the middle of the table, and
+        `ImportError` without pyarrow.
+        """
         import pyarrow
 
         if self._expression is not None:
@@ -189,6 +204,8 @@ class Table:
         numpy: False: the columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. True: the columns are
             NumPy's, which pandas copies.
         options: those of pyarrow's `Table.to_pandas()`.
+
+        Raises the errors of `to_arrow()`, those of pyarrow's `Table.to_pandas()`, and `ImportError` without pandas.
         """
         table = self.to_arrow()
         if not numpy and "types_mapper" not in options:
@@ -199,7 +216,10 @@ class Table:
 
     def to_polars(self) -> polars.DataFrame:
         """Reads the table into a polars `DataFrame`. polars copies texts into a form of its own, and copies nothing
-        else."""
+        else.
+
+        Raises the errors of `to_arrow()`, those of `polars.from_arrow()`, and `ImportError` without polars.
+        """
         import polars
 
         frame = polars.from_arrow(self.to_arrow(), rechunk=False)  # one chunk of each column would be a copy

@@ -3,8 +3,8 @@
     from crossdock.testing import simulated_devices
 
     def test_my_code():
-        with simulated_devices(2, delay=0.01) as devices:
-            ...  # "sim:0" and "sim:1" are devices now
+        with simulated_devices(2, delay=0.01) as devices:  # "sim:0" and "sim:1" are devices now
+            there = xd.asarray(np.arange(3.0)).to("sim:1")
             assert devices.counters()["copy"] == 1
 
 The host can't access their memory of kind device (SIGSEGV). Each queue works on its own thread. Work of two queues on
@@ -46,6 +46,9 @@ def fail_next(verb: str, after: int = 0, error: Error | type[Error] | None = Non
 
     verb: a name from `counters()`, such as "allocate", "copy", "record", "wait".
     error: the error to raise, an exception of crossdock.errors or its class. None: a SystemError.
+
+    Raises `InvalidArgumentError` for an unknown verb, a negative `after` and another class of error, and
+    `UnsupportedError` if the build has no simulated devices.
     """
     _check_after(after)
     _native.sim_fail_next(verb, after, *_code_and_text(error))
@@ -56,6 +59,9 @@ def fail_work(after: int = 0, error: Error | type[Error] | None = None) -> None:
 
     The error is raised in calls that need the copy's result, not in the call that starts the copy. `error`: see
     `fail_next()`.
+
+    Raises `InvalidArgumentError` for a negative `after` and another class of error, and `UnsupportedError` if the build
+    has no simulated devices.
     """
     _check_after(after)
     _native.sim_fail_work(after, *_code_and_text(error))
@@ -63,7 +69,10 @@ def fail_work(after: int = 0, error: Error | type[Error] | None = None) -> None:
 
 def counters() -> dict[str, int]:
     """Returns how often each function of the driver was called since the devices were made, and the bytes allocated and
-    copied."""
+    copied.
+
+    Raises `UnsupportedError` if the build has no simulated devices.
+    """
     return _native.sim_counters()
 
 
@@ -86,11 +95,14 @@ class SimulatedDevices:
         return [f"ext_dev:{number}" for number in range(self._count)]
 
     def reset_counters(self) -> None:
-        """Sets all counters to 0, and cancels arranged failures that haven't happened yet."""
+        """Sets all counters to 0, and cancels arranged failures that haven't happened yet. Raises nothing."""
         _native.sim_reset()
 
     def take_faults(self) -> list[str]:
-        """Returns the missing orders between queues that were found so far. They don't fail the test any more."""
+        """Returns the missing orders between queues that were found so far. They don't fail the test any more.
+
+        Raises nothing.
+        """
         faults = _native.sim_faults()
         _native.sim_forget_faults()
         return faults
@@ -108,6 +120,9 @@ def simulated_devices(n: int = 2, *, delay: float = 0.0, memory: int | None = No
 
     delay: the least number of seconds before work starts; with 0 work is asynchronous, too.
     memory: bytes of memory of one device; None: 8 GiB.
+
+    At the start, raises `InvalidArgumentError` for less than one device, a delay that isn't from 0 to 3600 seconds,
+    less than one byte of memory and a nested block, and `UnsupportedError` if the build has no simulated devices.
     """
     if n < 1:
         raise InvalidArgumentError(f"n must be at least 1 device; it was {n}")

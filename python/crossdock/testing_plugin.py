@@ -28,7 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def simulated_devices(request: pytest.FixtureRequest) -> Iterator[SimulatedDevices]:
     """Simulated asynchronous devices for one test: see `crossdock.testing.simulated_devices`.
 
-    The test fails if an order between queues was missing, unless `take_faults()` has returned it.
+    The test fails if an order between queues was missing, unless `take_faults()` has returned it. Raises the
+    errors of `crossdock.testing.simulated_devices()` for wrong arguments of the marker.
     """
     from crossdock import testing
 

@@ -7,6 +7,7 @@ from typing import TypeAlias, final
 
 from crossdock import _native
 from crossdock._files import open_regular
+from crossdock._text import check_utf8, class_of
 from crossdock.errors import InvalidArgumentError
 
 __all__ = ["TLS"]
@@ -23,7 +24,7 @@ def read_pem(source: Pem | None, what: str) -> bytes:
     if isinstance(source, bytes):
         return source
     if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {type(source).__name__}")
+        raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {class_of(source)}")
     if isinstance(source, str) and source.startswith("-----BEGIN"):
         raise InvalidArgumentError(f"{what} is a PEM text: give it as bytes, or the path of its file")
     with open_regular(source, f"{what}: {os.fspath(source)}") as file:
@@ -64,7 +65,9 @@ class TLS:
         server_name: str | None = None,
     ) -> None:
         if not isinstance(server_name, str | None):
-            raise TypeError(f"server_name must be a str, not {type(server_name).__name__}")
+            raise TypeError(f"server_name must be a str, not {class_of(server_name)}")
+        if server_name is not None:
+            check_utf8(server_name, "server_name")
         options = {"roots": roots, "client_roots": client_roots, "server_name": server_name}
         self._given = frozenset(name for name, value in options.items() if value is not None)
         self._native = _native.TlsOptions(

@@ -10,6 +10,7 @@
 #include "deferred.h"
 #include "device/region.h"
 #include "gil.h"
+#include "instance.h"
 #include "offload/selector.h"
 #include "tensor/device.h"
 #include "tensor/element_type.h"
@@ -33,9 +34,11 @@ struct ArenaBuffer {
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  const ArenaBuffer& buffer = *nb::inst_ptr<ArenaBuffer>(self);
-  const bool read_only = buffer.arena->frozen() && buffer.arena->when_frozen() == Arena::Frozen::kReadOnly;
-  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), read_only ? 1 : 0, flags);
+  view->obj = nullptr;
+  const auto* const buffer = instance_of<ArenaBuffer>(self);
+  if (buffer == nullptr) return -1;
+  const bool read_only = buffer->arena->frozen() && buffer->arena->when_frozen() == Arena::Frozen::kReadOnly;
+  return PyBuffer_FillInfo(view, self, buffer->data, static_cast<Py_ssize_t>(buffer->size), read_only ? 1 : 0, flags);
 }
 
 PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};

@@ -5,6 +5,7 @@
 #include "crossdock/exchange/batch.h"
 #include "crossdock/exchange/copy.h"
 #include "crossdock/exchange/sync.h"
+#include "deferred.h"
 #include "gil.h"
 #include "tensor/transfer.h"
 #include "wait.h"
@@ -33,7 +34,7 @@ void order_on(const RecordBatch& batch, const Queue& queue) {
 template <class Array>
 Array copy_to(Array from, const Device& target, const Queue* queue, std::optional<MemoryKind> kind) {
   const GilReleaseIfHeld release;
-  return exchange::transfer(from, target, kind, queue, drivers(), wait_for_event, say);
+  return exchange::transfer(from, target, kind, queue, drivers(), wait_for_event, log_here);
 }
 
 template <class Array>
@@ -47,7 +48,7 @@ template <class Array>
 Array on_host(Array array) {
   if (array.device == Device{} && is_ready(array)) return array;
   const GilReleaseIfHeld release;
-  return exchange::on_host(array, drivers(), wait_for_event, say);
+  return exchange::on_host(array, drivers(), wait_for_event, log_here);
 }
 
 template Tensor copy_to(Tensor, const Device&, const Queue*, std::optional<MemoryKind>);

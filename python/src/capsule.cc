@@ -82,32 +82,31 @@ array::RecordBatch with_event(array::RecordBatch batch) {
 }
 
 /// Converts a batch. Call without the GIL. Adds a line to `log` if bytes are copied.
-array::RecordBatch converted(array::RecordBatch batch, const array::Conversion& to, const LogCallback& log) {
+array::RecordBatch converted(array::RecordBatch batch, const array::Conversion& to) {
   std::int64_t copied = 0;
   batch = to.apply(std::move(batch), &copied);
-  if (copied > 0 && log) {
-    log(LogLevel::kInfo, "copying " + std::to_string(copied) + " bytes: a consumer requested " +
-                             std::to_string(batch.num_rows) + " rows in another encoding");
+  if (copied > 0) {
+    log_here(LogLevel::kInfo, "copying " + std::to_string(copied) + " bytes: a consumer requested " +
+                                  std::to_string(batch.num_rows) + " rows in another encoding");
   }
   return batch;
 }
 
 array::RecordBatch as_requested(array::RecordBatch batch, const Request& request) {
   if (request == nullptr) return batch;
-  const LogCallback log = log_to_python();
   const GilRelease release;
-  return converted(std::move(batch), *request, log);
+  return converted(std::move(batch), *request);
 }
 
 std::unique_ptr<array::BatchStream> as_requested(std::unique_ptr<array::BatchStream> stream, const Request& request) {
   if (request == nullptr) return stream;
-  auto next = [request, log = log_to_python(), failure = std::exception_ptr()](array::BatchStream& of) mutable {
+  auto next = [request, failure = std::exception_ptr()](array::BatchStream& of) mutable {
     if (failure) std::rethrow_exception(failure);
     std::optional<array::RecordBatch> batch = of.next();
     if (!batch) return batch;
     const GilReleaseIfHeld release;
     try {
-      return std::optional(converted(*std::move(batch), *request, log));
+      return std::optional(converted(*std::move(batch), *request));
     } catch (...) {
       failure = std::current_exception();
       throw;

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "crossdock/core/log.h"
@@ -12,6 +13,9 @@
 /// Tasks that the library's threads defer to Python threads. The server's I/O thread never takes the GIL: it pushes
 /// tasks to a list. Python threads run them: every call into the package does so, and the main thread also does so
 /// between two byte codes. While it waits, a thread of the package does, where a server or peers have started it.
+///
+/// Log lines are run by that thread alone: a handler may take a lock that the thread which calls the package, or is
+/// between two byte codes, has already.
 namespace crossdock::python {
 
 /// A task to run with the GIL held.
@@ -21,8 +25,7 @@ class Deferred {
   virtual void run() noexcept = 0;
 
  private:
-  friend void defer(std::unique_ptr<Deferred>) noexcept;
-  friend void drain_deferred() noexcept;
+  friend class TaskList;
   Deferred* next_ = nullptr;
   std::shared_ptr<const void> after_;  // see device/release_order.h
 };
@@ -78,9 +81,12 @@ class PyOwner {
   PyObject* object_;
 };
 
-/// Returns a callback that sends the log lines of a Server or Client to the Python logger "crossdock", as deferred
-/// tasks. Needs the GIL. Returns an empty callback if the logger can't be had.
+/// Returns a callback that sends the log lines of the library's threads to the Python logger "crossdock", and starts
+/// the package's thread, which runs them. Needs the GIL. Throws nanobind::python_error if a thread can't be started.
 LogCallback log_to_python();
+/// Sends a line to that logger at once, on the calling thread, which must be one that may run Python code. Takes the
+/// GIL. Does nothing if the interpreter is ending.
+void log_here(LogLevel level, std::string_view text);
 
 /// Binds `_deferred_descriptor` and `_drain`, for the thread that runs deferred tasks while no other thread runs Python
 /// code.

@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include "crossdock/core/error.h"
@@ -20,6 +21,10 @@ namespace {
 std::vector<PyObject*> classes;
 // The class derived from both ResourceError and MemoryError.
 PyObject* out_of_memory = nullptr;
+
+// What nanobind::cast() throws says no more.
+constexpr char kNoInstance[] =
+    "an object has another type than is needed here, or its class has made it without __init__()";
 
 PyObject* class_of(const Error& error) noexcept {
   if (error.code() == ErrorCode::kResource && error.system_errno() == ENOMEM) return out_of_memory;
@@ -52,6 +57,8 @@ void translate(const std::exception_ptr& pointer, void* /*unused*/) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     raise(error);
+  } catch (const std::bad_cast&) {
+    set_error(PyExc_TypeError, kNoInstance);
   }
 }
 
@@ -71,6 +78,8 @@ void set_python_error() noexcept {
     raise(error);
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
+  } catch (const std::bad_cast&) {
+    set_error(PyExc_TypeError, kNoInstance);
   } catch (const std::exception& error) {
     set_error(PyExc_RuntimeError, error.what());
   }

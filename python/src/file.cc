@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "capsule.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/file.h"
 #include "deferred.h"
@@ -143,14 +144,14 @@ void write_file(nb::handle source, const nb::bytes& path, const std::string& for
   if (form == "stream") {
     options.form = ipc::ContainerForm::kStream;
   } else if (form != "file") {
-    throw InvalidArgumentError("form must be \"file\" or \"stream\", not \"" + form + "\"");
+    throw InvalidArgumentError("form must be \"file\" or \"stream\", not \"" + excerpt(form) + "\"");
   }
   if (compression == "lz4") {
     options.codec = ipc::Codec::kLz4Frame;
   } else if (compression == "zstd") {
     options.codec = ipc::Codec::kZstd;
   } else if (compression) {
-    throw InvalidArgumentError("compression must be \"lz4\", \"zstd\" or None, not \"" + *compression + "\"");
+    throw InvalidArgumentError("compression must be \"lz4\", \"zstd\" or None, not \"" + excerpt(*compression) + "\"");
   }
   auto stream = on_host(open_producer(source));
   const std::string name = path_of(path);
@@ -217,7 +218,8 @@ void bind_file(nb::module_& module) {
           },
           "requested_schema"_a.none() = nb::none(), "keywords"_a,
           "Exports the file as __arrow_c_stream__ does, with the device of the memory.")
-      .def("close", &PyFileReader::close, "Ends reading. Batches and exported streams stay valid.")
+      .def("close", &PyFileReader::close,
+           "Ends reading. Batches and exported streams stay valid. May be called twice; raises nothing.")
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__exit__", [](PyFileReader& self, const nb::args&) { self.close(); }, "exception"_a)

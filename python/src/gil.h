@@ -23,8 +23,7 @@ void enter(PyThreadState* state) noexcept;
 
 /// Releases the GIL for its lifetime, so that other Python threads run while this one waits. The constructor needs the
 /// GIL. Does nothing if the interpreter is ending, as no other thread runs then. If the interpreter has begun to end
-/// when the destructor takes the GIL again, the thread is blocked forever: CPython before 3.14 would end it by
-/// unwinding C++ frames that don't allow it.
+/// when the destructor takes the GIL again, the thread is blocked forever (forced_unwind.cc).
 class GilRelease {
  public:
   GilRelease() noexcept : GilRelease(!interpreter_ending()) {}

@@ -74,9 +74,13 @@ NB_MODULE(_native, module) {
   module.def("report_faults", crossdock::report_faults);
   module.def("stop_reporting_faults", crossdock::stop_reporting_faults);
   module.def("close_all_servers", crossdock::python::close_all_servers);
-  nb::module_::import_("atexit").attr("register")(module.attr("close_all_servers"));
   module.def("close_all_relays", crossdock::python::close_all_relays);
-  nb::module_::import_("atexit").attr("register")(module.attr("close_all_relays"));
+  // At the exit, the last one is called first. Handlers of the application's that are registered later come before all
+  // of them. Servers and relays say in the log that they end.
+  const auto at_exit = nb::module_::import_("atexit").attr("register");
+  for (const char* const name : {"_end_deferred_thread", "close_all_servers", "close_all_relays"}) {
+    at_exit(module.attr(name));
+  }
 }
 #undef PyInit__native
 

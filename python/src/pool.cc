@@ -8,6 +8,7 @@
 #include "deferred.h"
 #include "device/private_memory.h"
 #include "gil.h"
+#include "instance.h"
 #include "numpy_allocator.h"
 
 namespace nb = nanobind;
@@ -25,8 +26,10 @@ struct PoolBuffer {
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  const PoolBuffer& buffer = *nb::inst_ptr<PoolBuffer>(self);
-  return PyBuffer_FillInfo(view, self, buffer.memory.get(), static_cast<Py_ssize_t>(buffer.size), 0, flags);
+  view->obj = nullptr;
+  const auto* const buffer = instance_of<PoolBuffer>(self);
+  if (buffer == nullptr) return -1;
+  return PyBuffer_FillInfo(view, self, buffer->memory.get(), static_cast<Py_ssize_t>(buffer->size), 0, flags);
 }
 
 PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};

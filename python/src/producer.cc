@@ -157,7 +157,7 @@ std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false)
 }
 
 [[noreturn]] void refuse(nb::handle producer) {
-  throw UnsupportedTypeError(std::string("an object of type ") + nb::type_name(producer.type()).c_str() +
+  throw UnsupportedTypeError(std::string("an object of type ") + excerpt(nb::type_name(producer.type()).c_str()) +
                              " has no Arrow data: it has none of __arrow_c_stream__, __arrow_c_device_stream__, "
                              "__arrow_c_array__, __arrow_c_device_array__");
 }
@@ -168,7 +168,7 @@ std::optional<RecordBatch> take_array(nb::handle producer, bool on_host = false)
   throw UnsupportedTypeError(rule +
                              std::string(" record batches, which have __arrow_c_array__ or "
                                          "__arrow_c_device_array__; this one has an object of type ") +
-                             nb::type_name(object.type()).c_str() +
+                             excerpt(nb::type_name(object.type()).c_str()) +
                              (stream ? ", a table or stream: pass it by itself" : ", which has neither"));
 }
 

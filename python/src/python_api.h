@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/text.h"
+
 /// CPython's functions that its stable ABI lacks, or has in another form. Here, in c_descriptor.cc and in
 /// datetime_objects.cc alone is asked which of the two kinds of modules is being built:
 /// - for one version of Python: these are CPython's own functions and macros.
@@ -20,7 +22,8 @@ bool look_up_python_functions() noexcept;
 /// Returns the name of a type as errors show it: with the module for types of C extensions, without it for classes made
 /// by Python code and for built-in types. Throws std::bad_alloc.
 std::string type_name(PyTypeObject* type);
-inline std::string type_name_of(PyObject* object) { return type_name(Py_TYPE(object)); }
+/// The same for the text of an error: a class may have any name.
+inline std::string type_name_of(PyObject* object) { return excerpt(type_name(Py_TYPE(object))); }
 /// Returns true if type_name() returns this name.
 bool has_name(PyTypeObject* type, const char* name) noexcept;
 /// Returns a tuple of the type and all of its bases, in the order of lookups, a new reference. Returns null, without an

@@ -277,7 +277,9 @@ void bind_reader(nb::module_& module) {
           },
           "source"_a,
           "Reads batches, without a copy. Reads a stream batch by batch. The batches may be on any device.\n\n"
-          "source: an object with an Arrow method, or a list of batches.")
+          "source: an object with an Arrow method, or a list of batches.\n\n"
+          "Raises `UnsupportedTypeError` for an object without Arrow data, `InvalidArgumentError` for an empty list, "
+          "and the errors of the source.")
       .def_prop_ro(
           "schema", [](const PyReader& self) { return PySchema{self.schema()}; }, "The schema of all batches.")
       .def_prop_ro(

@@ -212,6 +212,15 @@ void close_all_servers() {
   for (const auto& weak : std::exchange(all_servers(), {})) {
     if (auto server = weak.lock()) servers.push_back(std::move(server));
   }
+  const auto wait_for_sources = [&](const transport::InterruptHook& hook) {
+    for (const auto& server : servers) {
+      try {
+        server->close(hook);
+      } catch (const ForkError&) {
+      }
+    }
+    servers.clear();
+  };
   try {
     blocking([&](const transport::InterruptHook& hook) {
       // First closes all servers without waiting for their sources, then waits. In a forked child, the servers belong
@@ -222,16 +231,21 @@ void close_all_servers() {
         } catch (const Error&) {
         }
       }
-      for (const auto& server : servers) {
-        try {
-          server->close(hook);
-        } catch (const ForkError&) {
-        }
-      }
-      servers.clear();
+      wait_for_sources(hook);
     });
   } catch (const nb::python_error&) {
-    // Ctrl-C: intentional leak. The process ends without waiting for a source that may never return.
+    // Ctrl-C. A thread that runs Python code when the interpreter ends is unwound by force, and other libraries' frames
+    // on its stack abort the process then, as pyarrow's do. So sources are interrupted as well.
+    interrupt_source_threads();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+    try {
+      blocking([&](const transport::InterruptHook& hook) {
+        wait_for_sources([&] { return hook() || std::chrono::steady_clock::now() > limit; });
+      });
+    } catch (const InterruptedError&) {
+    } catch (const nb::python_error&) {  // Ctrl-C again
+    }
+    // Intentional leak. The process ends without waiting for a source that may never return.
     [[maybe_unused]] const auto* left = new std::vector(std::move(servers));
     throw;
   }
@@ -280,6 +294,7 @@ void bind_server(nb::module_& module) {
       .def_prop_rw("transports", nullptr, [](ServerOptions& self, const session::TransportOptions& options) {
         self.transports = session::make_transports(options);
       });
+  module.def("check_server", &session::Server::check, "options"_a);
   nb::class_<PyPrepared>(module, "Prepared");
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<const ServerOptions&>(), "options"_a)

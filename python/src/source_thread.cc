@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <set>
 
 #include "gil.h"
 #include "python_api.h"
@@ -51,12 +52,40 @@ ForkGate* gate = new ForkGate;  // NOLINT(cert-err58-cpp)
 /// The main interpreter, which alone imports the module. Set by register_source_threads_at_fork().
 PyInterpreterState* interpreter = nullptr;
 
+/// The numbers of these threads, as Python has them.
+class ThreadNumbers {
+ public:
+  void add() noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      numbers_.insert(PyThread_get_thread_ident());
+    } catch (const std::bad_alloc&) {  // it can't be interrupted
+    }
+  }
+  void remove() noexcept {
+    const std::lock_guard lock(mutex_);
+    numbers_.erase(PyThread_get_thread_ident());
+  }
+  void interrupt() noexcept {
+    const std::lock_guard lock(mutex_);
+    for (const unsigned long one : numbers_) PyThreadState_SetAsyncExc(one, PyExc_KeyboardInterrupt);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<unsigned long> numbers_;
+};
+
+// As the gate above.
+ThreadNumbers* running = new ThreadNumbers;  // NOLINT(cert-err58-cpp)
+
 class SourceThread {
  public:
   SourceThread() = default;
   SourceThread(const SourceThread&) = delete;
   SourceThread& operator=(const SourceThread&) = delete;
   ~SourceThread() {
+    if (marked_) running->remove();
     // If the interpreter is ending, it destroys its thread states by itself.
     if (state_ == nullptr || interpreter_ending()) return;
     enter(state_);
@@ -64,6 +93,7 @@ class SourceThread {
     delete_current_thread_state();
   }
   void mark() noexcept {
+    if (!marked_) running->add();
     marked_ = true;
     if (state_ != nullptr || PyGILState_GetThisThreadState() != nullptr) return;
     gate->begin_making();
@@ -85,6 +115,8 @@ void mark_source_thread() noexcept { this_thread.mark(); }
 
 bool is_source_thread() noexcept { return this_thread.marked(); }
 
+void interrupt_source_threads() noexcept { running->interrupt(); }
+
 void register_source_threads_at_fork(nb::module_& module) {
   interpreter = PyInterpreterState_Get();
   module.def("_before_fork", [] {
@@ -93,7 +125,10 @@ void register_source_threads_at_fork(nb::module_& module) {
     gate->begin_fork();
   });
   module.def("_after_fork_in_parent", [] { gate->end_fork(); });
-  module.def("_after_fork_in_child", [] { gate = new ForkGate; });
+  module.def("_after_fork_in_child", [] {
+    gate = new ForkGate;
+    running = new ThreadNumbers;
+  });
   nb::module_::import_("os").attr("register_at_fork")(nb::arg("before") = module.attr("_before_fork"),
                                                       nb::arg("after_in_parent") = module.attr("_after_fork_in_parent"),
                                                       nb::arg("after_in_child") = module.attr("_after_fork_in_child"));

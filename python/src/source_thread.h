@@ -14,6 +14,10 @@ void mark_source_thread() noexcept;
 /// Returns true on a thread that called mark_source_thread().
 bool is_source_thread() noexcept;
 
+/// Raises KeyboardInterrupt in the Python code that these threads run: where it is next between two byte codes, so not
+/// in one that waits in C code. Needs the GIL.
+void interrupt_source_threads() noexcept;
+
 /// Registers hooks so that os.fork() waits, without the GIL, for threads that are making their thread state, and such
 /// threads wait for forks. Throws nb::python_error.
 void register_source_threads_at_fork(nanobind::module_& module);

@@ -17,6 +17,7 @@
 #include "deferred.h"
 #include "exchange/contexts.h"
 #include "gil.h"
+#include "instance.h"
 #include "offload/selector.h"
 #include "producer.h"
 #include "tensor/queue.h"
@@ -85,7 +86,7 @@ PyRecordBatch to_arena(const array::RecordBatch& batch, const std::shared_ptr<de
   // Memory of another device comes by way of the host.
   const bool there = batch.device == arena->context()->device() && batch.native_context == nullptr;
   PyRecordBatch made{
-      exchange::copy(there ? batch : exchange::on_host(batch, drivers(), wait_for_event, say), arena, on)};
+      exchange::copy(there ? batch : exchange::on_host(batch, drivers(), wait_for_event, log_here), arena, on)};
   if (waits && !there) exchange::wait_for(made.batch, drivers(), wait_for_event);
   return made;
 }
@@ -186,7 +187,9 @@ void bind_types(nb::module_& module) {
           "batch, without a copy. The columns may be on any device.\n\n"
           "source: such an object.\n"
           "custom_metadata: the metadata of the message in which the batch is sent or written, str or bytes. None: the "
-          "metadata of the source, if it is a RecordBatch.")
+          "metadata of the source, if it is a RecordBatch.\n\n"
+          "Raises `UnsupportedTypeError` for an object without Arrow data, `ExportError` for a stream of more than "
+          "one batch, `InvalidDataError` for data that breaks Arrow's rules, and the errors of the source.")
       .def_prop_ro(
           "schema", [](const PyRecordBatch& self) { return PySchema{self.batch.schema}; },
           "The fields of the columns, in their order.")
@@ -201,12 +204,15 @@ void bind_types(nb::module_& module) {
           "memory of a device: the bytes of text and views that another library made there.")
       .def_prop_ro(
           "device", [](const PyRecordBatch& self) { return self.batch.device; }, "The device of the memory.")
-      .def(
-          "to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
-          "Returns the columns in memory of a device: this batch if it is there, else a copy.\n\n"
-          "device: the device (\"cpu\", \"cuda:0\"). With an Arena of a device, the result is a copy in its memory.\n"
-          "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of "
-          "the result are ordered after it. Without a queue, a copy from or to the host is complete when this returns.")
+      .def("to", to_device, "device"_a, nb::kw_only(), "queue"_a.none() = nb::none(),
+           "Returns the columns in memory of a device: this batch if it is there, else a copy.\n\n"
+           "device: the device (\"cpu\", \"cuda:0\"). With an Arena of a device, the result is a copy in its memory.\n"
+           "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of "
+           "the result are ordered after it. Without a queue, a copy from or to the host is complete when this "
+           "returns.\n\n"
+           "Raises `InvalidArgumentError` for a text that names no device and for a queue of another device, "
+           "`NotFoundError` or `UnsupportedError` if there is no such device, and `ResourceError` if there isn't "
+           "enough memory.")
       .def("wait", wait_until_ready, "Waits for the pending work on the columns. Raises the error of failed work.")
       .def_prop_ro(
           "custom_metadata", [](const PyRecordBatch& self) { return dict_of(self.batch.custom_metadata); },
@@ -215,14 +221,14 @@ void bind_types(nb::module_& module) {
       .def("__len__", [](const PyRecordBatch& self) { return self.batch.num_rows; })
       .def("__repr__",
            [](nb::handle self) {
-             const std::string text = summary(nb::cast<const PyRecordBatch&>(self));
+             const std::string text = summary(initialized<PyRecordBatch>(self));
              return nb::module_::import_("crossdock._values").attr("batch_text")(self, text);
            })
       .def(
           "__iter__",
           [](nb::handle self) {
             nb::list columns;
-            const std::size_t n = nb::cast<const PyRecordBatch&>(self).batch.schema->fields().size();
+            const std::size_t n = initialized<PyRecordBatch>(self).batch.schema->fields().size();
             for (std::size_t i = 0; i < n; ++i) columns.append(nb::object(self[nb::int_(i)]));
             return nb::iter(columns);
           },
@@ -252,7 +258,9 @@ void bind_types(nb::module_& module) {
       .def(
           "to_pydict",
           [](nb::handle self) { return nb::module_::import_("crossdock._values").attr("columns_of")(self); },
-          "Returns a dict from each column's name to a list of its elements, as to_pylist().")
+          "Returns a dict from each column's name to a list of its elements, as to_pylist().\n\n"
+          "Raises `UnsupportedTypeError` if two columns have the same name, and otherwise the errors of "
+          "`Column.to_pylist()`.")
       .def_prop_ro("_ready", batch_is_ready)
       .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_batch"); })
       .def("__arrow_c_schema__", [](const PyRecordBatch& self) { return schema_capsule(*self.batch.schema); })

@@ -57,8 +57,7 @@ void AnyColumnBuilder::finish_buffer(GrowingBuffer* buffer, BuiltColumn* to) {
 void AnyColumnBuilder::check_count(std::int64_t elements) {
   if (elements <= kMostOffset) return;
   throw ResourceError(
-      "a batch holds at most 2^31 - 1 values of a dictionary or elements of lists: finish() this one, "
-      "and go on with the next");
+      "a batch holds at most 2^31 - 1 values of a dictionary or elements of lists; finish() it earlier");
 }
 
 void AnyColumnBuilder::finish_dictionary(AnyColumnBuilder* values, BuiltColumn* to) {
@@ -183,8 +182,11 @@ void ListBuilder::finish(BuiltColumn* to) {
 }
 
 void AnyColumnBuilder::throw_outside(const std::string& number) const {
-  throw InvalidArgumentError(in_field(excerpt(field_.name)) + ": " + number + " is outside of the range of " +
-                             type_name(field_.dictionary ? field_.dictionary->type : field_.type));
+  const Type& type = field_.dictionary ? field_.dictionary->type : field_.type;
+  const bool is_float = type.id == TypeId::kFloat32 || type.id == TypeId::kFloat64;
+  throw InvalidArgumentError(in_field(excerpt(field_.name)) + ": " + number +
+                             (is_float ? " has more digits than a " : " is outside of the range of ") +
+                             type_name(type));
 }
 
 BatchBuilder::BatchBuilder(std::shared_ptr<device::Arena> arena) : arena_(std::move(arena)) {}

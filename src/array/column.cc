@@ -15,11 +15,12 @@ namespace {
 bool holds(const BufferView& buffer, BufferKind kind, std::int32_t width, std::int64_t end) {
   if (kind == BufferKind::kBytes || !buffer.size_known()) return true;
   if (kind == BufferKind::kValidity && buffer.data == nullptr) return true;
-  if (kind == BufferKind::kValidity || kind == BufferKind::kBits) return bytes_for_bits(end) <= buffer.size;
-  if (kind == BufferKind::kOffsets32) return end < buffer.size / std::int64_t{sizeof(std::int32_t)};
-  if (kind == BufferKind::kOffsets64) return end < buffer.size / std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t size = buffer.data == nullptr ? 0 : buffer.size;  // whatever it says
+  if (kind == BufferKind::kValidity || kind == BufferKind::kBits) return bytes_for_bits(end) <= size;
+  if (kind == BufferKind::kOffsets32) return end < size / std::int64_t{sizeof(std::int32_t)};
+  if (kind == BufferKind::kOffsets64) return end < size / std::int64_t{sizeof(std::int64_t)};
   const std::int32_t bytes = element_width(kind, width);
-  return bytes == 0 || end <= buffer.size / bytes;
+  return bytes == 0 || end <= size / bytes;
 }
 
 std::string shown_type(const Field& field) {

@@ -72,6 +72,11 @@ std::size_t size_in(const void* given, std::size_t first_size, const char* what)
                              "; set it to sizeof(" + what + ")");
 }
 
+void clear_result(void* given, std::size_t first_size, const char* what) {
+  const std::size_t size = size_in(given, first_size, what);
+  std::memset(static_cast<unsigned char*>(given) + sizeof size, 0, size - sizeof size);
+}
+
 void read_options(void* options, std::size_t known, std::size_t first_size, const void* given, const char* what) {
   const std::size_t size = size_in(given, first_size, what);
   const auto* const bytes = static_cast<const unsigned char*>(given);

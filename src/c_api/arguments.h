@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,10 @@ std::span<T> array_of(T* first, std::size_t n, const char* what) {
 }
 std::vector<std::string> texts_of(const crossdock_string* first, std::size_t n, const char* what);
 
+/// Whether a struct of C callers has no padding. Bytes of padding that later become a member would be set by chance.
+template <class T>
+inline constexpr bool kHasNoPadding = std::has_unique_object_representations_v<T>;
+
 /// Copies a struct of options whose first member is its size, as its caller knows it, into `options`, and sets its size
 /// to `known`. `first_size` is that of the first version that had the struct. Members that the caller doesn't know stay
 /// 0. Throws InvalidArgumentError for a size that no version has, and UnsupportedError if a member that isn't known
@@ -65,6 +71,7 @@ void read_options(void* options, std::size_t known, std::size_t first_size, cons
 /// Returns a copy of a caller's options; null: the defaults.
 template <class T>
 T options_of(const T* given, std::size_t first_size, const char* what) {
+  static_assert(kHasNoPadding<T>);
   T options{};
   if (given != nullptr) read_options(&options, sizeof(T), first_size, given, what);
   return options;
@@ -73,10 +80,24 @@ T options_of(const T* given, std::size_t first_size, const char* what) {
 /// Returns the size that is the first member of a caller's struct. Throws for a size that no version has.
 std::size_t size_in(const void* given, std::size_t first_size, const char* what);
 
+/// Sets a caller's struct for a result, whose first member is its size, to 0 behind that member: also the members that
+/// only a later version has. So a failure leaves 0, and no member is left as it was. Throws for a size that no version
+/// has, and writes nothing then.
+void clear_result(void* given, std::size_t first_size, const char* what);
+
+/// Writes a result to a struct that clear_result() has cleared. The caller's size stays, and limits what is written.
+template <class T>
+void write_result(T* given, T value) {
+  static_assert(kHasNoPadding<T>);
+  value.size = given->size;
+  std::memcpy(given, &value, std::min(given->size, sizeof value));
+}
+
 /// Returns copies of the structs of a caller's array, each of which begins with its size, which is the same in all of
 /// them: their distance. Reads each as read_options() does. `what` names the array, `type` the struct.
 template <class T>
 std::vector<T> structs_of(const T* first, std::size_t n, std::size_t first_size, const char* what, const char* type) {
+  static_assert(kHasNoPadding<T>);
   check_array(first, n, what);
   std::vector<T> read(n);
   if (n == 0) return read;

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,17 +56,15 @@ crossdock_status crossdock_catalog_entry(const crossdock_catalog* catalog, size_
                                          crossdock_error** error) {
   return guarded(__func__, error, [&] {
     constexpr std::size_t kFirst = offsetof(crossdock_entry, kind) + sizeof(std::int64_t);
-    crossdock_entry to{};
-    to.size = size_in(&need(entry, "entry"), kFirst, "crossdock_entry");
-    const std::size_t known = std::min(to.size, sizeof to);
-    std::memcpy(entry, &to, known);  // what a failure leaves
+    clear_result(&need(entry, "entry"), kFirst, "crossdock_entry");
     const session::CatalogEntry& from = entry_at(catalog, index);
+    crossdock_entry to{};
     to.name = {from.name.data(), from.name.size()};
     to.rows = from.rows;
     to.bytes = from.bytes;
     to.version = from.version;
     to.kind = kind_of(from);
-    std::memcpy(entry, &to, known);
+    write_result(entry, to);
   });
 }
 

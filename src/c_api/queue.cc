@@ -40,7 +40,7 @@ void* crossdock_queue_native(const crossdock_queue* queue) {
 }
 
 void* crossdock_queue_native_context(const crossdock_queue* queue) {
-  return queue != nullptr ? queue->queue.native_context() : nullptr;
+  return queue != nullptr ? queue->queue.native_context().get() : nullptr;
 }
 
 ArrowDeviceType crossdock_queue_device_type(const crossdock_queue* queue) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "c_api/source_handle.h"
 #include "c_api/stop_flag.h"
 #include "c_api/transports.h"
+#include "crossdock/core/error.h"
 #include "crossdock/session/server.h"
 
 using namespace crossdock::c_api;  // The functions below are C's, in no namespace.
@@ -109,20 +111,27 @@ crossdock_status crossdock_server_update(crossdock_server* server, const crossdo
     need(server, "server");
     constexpr std::size_t kFirst = offsetof(crossdock_publication, source) + sizeof(crossdock_source**);
     const auto given = structs_of(publications, n, kFirst, "publications", "crossdock_publication");
-    for (const crossdock_publication& one : given) check_source(one.source);
-    std::vector<session::Source> sources;
-    sources.reserve(n);
+    std::set<const crossdock_source*> seen;
     for (const crossdock_publication& one : given) {
-      check_source(one.source);  // one handle that is there twice
-      sources.push_back(consume(one.source));
+      check_source(one.source);
+      if (seen.insert(*one.source).second) continue;
+      throw crossdock::InvalidArgumentError("publications has the same source twice: it is consumed once");
     }
     const session::PublishOptions publish = publish_options(options);
+    const std::vector<std::string> to_withdraw = texts_of(withdrawn, n_withdrawn, "withdrawn");
+    std::vector<std::string> names;
+    names.reserve(n);
+    for (const crossdock_publication& one : given) names.push_back(text_of(one.name, "name"));
     std::vector<session::Prepared> prepared;
     prepared.reserve(n);
+    // Nothing before this line has consumed a source.
+    std::vector<session::Source> sources;
+    sources.reserve(n);
+    for (const crossdock_publication& one : given) sources.push_back(consume(one.source));
     for (std::size_t i = 0; i < n; ++i) {
-      prepared.push_back(server->server.prepare(text_of(given[i].name, "name"), std::move(sources[i]), publish));
+      prepared.push_back(server->server.prepare(names[i], std::move(sources[i]), publish));
     }
-    server->server.commit(std::move(prepared), texts_of(withdrawn, n_withdrawn, "withdrawn"));
+    server->server.commit(std::move(prepared), to_withdraw);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/text.h"
 #include "crossdock/core/error.h"
 #include "device/internal/parse_number.h"
 
@@ -28,7 +29,7 @@ std::optional<DeviceType> parse_type(std::string_view text) noexcept {
 
 [[noreturn]] void throw_no_device(std::string_view text) {
   std::string what(1, '"');
-  what += text;
+  what += excerpt(text);
   what += "\" is not a device; give a type, and a colon and the device's number ";
   what += "unless that is 0, as in \"cuda:1\"; the types:";
   for (std::int32_t number = 1; number <= kLastNamed; ++number) {

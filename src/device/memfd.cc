@@ -116,6 +116,10 @@ std::uint64_t page_size() noexcept {
   return size;
 }
 
+void* remap(void* old_address, std::size_t old_size, std::size_t new_size, int flags, void* new_address) noexcept {
+  return reinterpret_cast<void*>(::syscall(SYS_mremap, old_address, old_size, new_size, flags, new_address));
+}
+
 UniqueFd create(const std::string& name) {
   constexpr std::size_t kLongestName = 200;  // the kernel's limit is 249
   const std::string shown = name.substr(0, kLongestName);

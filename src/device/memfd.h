@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,12 @@ extern const int kRecycledSeals;
 
 /// Returns the machine's page size in bytes.
 std::uint64_t page_size() noexcept;
+
+/// As mremap(), which sets errno, by the system call itself: UCX replaces the C library's function in a process that
+/// uses it, by one that doesn't pass on the last argument. The mapping then goes to any address, over what is there.
+/// So UCX isn't told either: before pages are replaced, call madvise() with MADV_DONTNEED; unmap by munmap().
+void* remap(void* old_address, std::size_t old_size, std::size_t new_size, int flags,
+            void* new_address = nullptr) noexcept;
 
 /// Makes an empty, sealable, close-on-exec memfd; not executable if the kernel supports that. `name` may be shortened.
 UniqueFd create(const std::string& name);

@@ -167,8 +167,8 @@ std::shared_ptr<Context> DriverRegistry::context(const Device& device) const {
   return entry->open(*this, device);
 }
 
-std::shared_ptr<Context> DriverRegistry::context(const Device& device, void* native_context) const {
-  const std::shared_ptr<Driver> driver = native_context != nullptr ? for_device(device) : nullptr;
+std::shared_ptr<Context> DriverRegistry::context(const Device& device, NativeContext native_context) const {
+  const std::shared_ptr<Driver> driver = native_context ? for_device(device) : nullptr;
   if (driver == nullptr || !driver->one_context_each()) return context(device);
   return driver->open(driver->owning_device(device), native_context);
 }
@@ -216,8 +216,8 @@ Queue DriverRegistry::default_queue(const Device& device) const {
   return *entry->queue;
 }
 
-Queue DriverRegistry::queue_in(const Device& device, void* native_context) const {
-  if (native_context == nullptr) return default_queue(device);
+Queue DriverRegistry::queue_in(const Device& device, NativeContext native_context) const {
+  if (!native_context) return default_queue(device);
   const std::shared_ptr<Driver> driver = for_device(device);
   return driver->queue_in({driver->owning_device(device), native_context});
 }

@@ -145,7 +145,7 @@ BatchCopy::BatchCopy(const RecordBatch& from, bool to_host, ContextPtr executor,
 }
 
 BatchCopy::BatchCopy(const RecordBatch& from, const device::DriverRegistry& drivers, bool to_host)
-    : BatchCopy(from, to_host, drivers.context(from.device, from.native_context.get()), queue_beside(from, drivers)) {}
+    : BatchCopy(from, to_host, drivers.context(from.device, from.context_handle()), queue_beside(from, drivers)) {}
 
 std::uint64_t BatchCopy::bytes() const noexcept { return plan_->bytes(); }
 

@@ -10,7 +10,7 @@ using device::Queue;
 
 bool in_another_context(const Memory& memory, const Queue& queue, const DriverRegistry& drivers) {
   if (memory.device.type == device::DeviceType::kCpu) return false;
-  void* const native = memory.native_context.get();
+  const device::NativeContext native = memory.context_handle();
   if (native == queue.native_context() && memory.device == queue.device()) return false;
   const std::shared_ptr<device::Driver> driver = drivers.for_type(memory.device.type);
   return driver->handles(queue.device().type) &&
@@ -21,7 +21,7 @@ Queue queue_beside(const Memory& memory, const DriverRegistry& drivers) {
   const bool own = memory.queue && memory.queue->usable_here() &&
                    drivers.for_type(memory.device.type)->handles(memory.queue->device().type) &&
                    !in_another_context(memory, *memory.queue, drivers);
-  return own ? *memory.queue : drivers.queue_in(memory.device, memory.native_context.get());
+  return own ? *memory.queue : drivers.queue_in(memory.device, memory.context_handle());
 }
 
 }  // namespace crossdock::exchange

@@ -125,7 +125,8 @@ void import_cuda_array(Tensor* tensor, std::int64_t version, CudaStream stream, 
   check_mask(*tensor);
   if (!ordered) return;
   // Work on a stream of another device or context may reach this memory: pinned, managed, or a peer's.
-  device::Queue queue = wrap_stream(stream_handle(*stream), {tensor->device, native}, keeper_of(*tensor), drivers);
+  device::Queue queue =
+      wrap_stream(stream_handle(*stream), {tensor->device, device::NativeContext(native)}, keeper_of(*tensor), drivers);
   std::shared_ptr<Context> context = drivers.context(queue);
   tensor->set_queue(std::move(context), std::move(queue));
 }
@@ -137,7 +138,7 @@ namespace {
 /// device and context.
 bool means_another_stream(const Tensor& tensor) noexcept {
   const device::Queue& queue = *tensor.queue;
-  const bool there = queue.device().id == tensor.device.id && queue.native_context() == tensor.native_context.get();
+  const bool there = queue.device().id == tensor.device.id && queue.native_context() == tensor.context_handle();
   return !queue.usable_here() || (device::is_default_cuda_stream(queue.native()) && !there);
 }
 
@@ -147,7 +148,7 @@ device::Queue lasting_queue(const Tensor& tensor, const device::DriverRegistry& 
   if (tensor.native_context == nullptr) {
     return drivers.default_queue(tensor.queue ? tensor.queue->device() : tensor.device);
   }
-  return drivers.context(tensor.device, tensor.native_context.get())
+  return drivers.context(tensor.device, tensor.context_handle())
       ->wrap_queue(device::NativeQueue(stream_handle(kLegacyStream)), nullptr);
 }
 

@@ -23,6 +23,7 @@ using device::DeviceType;
 using device::DriverRegistry;
 using device::Interface;
 using device::interface_of;
+using device::NativeQueue;
 using device::Queue;
 
 using ContextPtr = std::shared_ptr<device::Context>;
@@ -96,10 +97,10 @@ bool order_stream(std::span<const Device> devices, void* native, const Tensor& t
   }
   // Pinned and managed memory is of no context, but its work is.
   const bool each_has_it = native <= interface_of(tensor.device.type).last_of_each_device;
-  if (each_has_it && tensor.context != nullptr && tensor.context->native_context() != nullptr) {
+  if (each_has_it && tensor.context != nullptr && tensor.context->native_context()) {
     contexts.push_back(tensor.context);
   } else if (each_has_it && tensor.native_context != nullptr && driver->handles(tensor.device.type)) {
-    contexts.push_back(drivers.context(tensor.device, tensor.native_context.get()));
+    contexts.push_back(drivers.context(tensor.device, tensor.context_handle()));
   }
   bool ordered = false;
   for (const ContextPtr& context : contexts) {
@@ -180,7 +181,8 @@ std::optional<Device> device_of_producer_stream(const Tensor& tensor, const Driv
   return Device{its.device, tensor.device.id};
 }
 
-void note_producer_stream(Tensor* tensor, void* native, const DriverRegistry& drivers) {
+void note_producer_stream(Tensor* tensor, NativeQueue given, const DriverRegistry& drivers) {
+  void* native = given.get();
   // Null is the device's default stream, which may have another handle where null would mean "none".
   if (native == nullptr) native = interface_of(tensor->device.type).default_stream;
   if (drivers.context_or_null(tensor->device) == nullptr) return note_unknown_queue(tensor, native);

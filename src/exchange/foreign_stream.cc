@@ -10,12 +10,12 @@
 namespace crossdock::exchange {
 
 using device::Device;
+using device::DeviceContext;
 using device::DriverRegistry;
-using device::NativeContext;
 using device::NativeQueue;
 using device::Queue;
 
-Queue wrap_stream(void* native, const NativeContext& otherwise, std::shared_ptr<void> owner,
+Queue wrap_stream(void* native, const DeviceContext& otherwise, std::shared_ptr<void> owner,
                   const DriverRegistry& drivers) {
   const auto its = drivers.for_type(otherwise.device.type)->context_of_queue(NativeQueue(native)).value_or(otherwise);
   return drivers.context(its.device, its.native)->wrap_queue(NativeQueue(native), std::move(owner));
@@ -32,7 +32,7 @@ Queue wrap_cuda_stream(std::int64_t handle, const std::optional<Device>& said, s
   void* const native = stream_handle(handle);
   const bool own = !device::is_default_cuda_stream(native);
   const auto its = own    ? driver->context_of_queue(NativeQueue(native))
-                   : said ? std::optional(NativeContext{*said})
+                   : said ? std::optional(DeviceContext{*said})
                           : driver->current_context();
   if (its) return drivers.context(its->device, its->native)->wrap_queue(NativeQueue(native), std::move(owner));
   if (own) {

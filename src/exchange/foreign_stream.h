@@ -15,7 +15,7 @@ namespace crossdock::exchange {
 /// that device if it isn't open yet, and no other. Uses `otherwise` if every context has a stream with this handle, or
 /// if the driver can't tell. `owner` keeps the stream alive (see Context::wrap_queue()); on a throw it is released.
 /// Throws as DriverRegistry::context() and Context::wrap_queue().
-device::Queue wrap_stream(void* native, const device::NativeContext& otherwise, std::shared_ptr<void> owner,
+device::Queue wrap_stream(void* native, const device::DeviceContext& otherwise, std::shared_ptr<void> owner,
                           const device::DriverRegistry& drivers);
 
 /// Wraps a CUDA stream that is given alone, by its handle, as `__cuda_stream__` does. A default stream (0 and 1: the

@@ -27,7 +27,7 @@ void resolve_memory_kind(device::Memory* memory, const void* address, const devi
   memory->kind = info.kind;
   memory->native_context = info.other_context;
   if (memory->native_context == nullptr || memory->queue) return;
-  memory->queue = drivers.queue_in(memory->device, memory->native_context.get());
+  memory->queue = drivers.queue_in(memory->device, memory->context_handle());
   memory->context = drivers.context(*memory->queue);
 }
 

@@ -113,7 +113,7 @@ void add_work(device::Memory* memory, const std::shared_ptr<device::Context>& co
   const device::Queue queue = own ? *memory->queue
                               : memory->native_context == nullptr
                                   ? its->make_queue()
-                                  : drivers.queue_in(memory->device, memory->native_context.get());
+                                  : drivers.queue_in(memory->device, memory->context_handle());
   const std::shared_ptr<device::Context> works = own ? its : drivers.context(queue);
   order_on(*memory, *works, queue);
   works->order_after(queue, event);

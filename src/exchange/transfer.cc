@@ -57,7 +57,7 @@ void prepare(RecordBatch* batch, const CopyPlan& plan, const DriverRegistry& dri
     mark_ready(batch);
   }
   if (!on_host && plan.source->device() != plan.executor->device()) {
-    resolve_sizes(batch, plan.source, drivers.queue_in(batch->device, batch->native_context.get()));
+    resolve_sizes(batch, plan.source, drivers.queue_in(batch->device, batch->context_handle()));
   }
 }
 
@@ -121,7 +121,7 @@ Array transfer_any(Array from, const Device& target, std::optional<MemoryKind> k
                       .kind = kind.value_or(device::kind_of(target.type)),
                       .executor = executor,
                       .queue = copy_queue,
-                      .source = from_host ? nullptr : drivers.context(from.device, from.native_context.get())};
+                      .source = from_host ? nullptr : drivers.context(from.device, from.context_handle())};
   // Before prepare(), which forgets such a queue.
   const bool foreign = is_on_foreign_queue(from, *executor);
   prepare(&from, plan, drivers, wait);
@@ -189,12 +189,11 @@ Tensor transfer_into(const Tensor& to, const Tensor& from, const Queue* queue, c
     copy_queue = queue_beside(from, drivers);
   }
   const auto executor = drivers.context(copy_queue);
-  const CopyPlan plan{
-      .to = executor,
-      .kind = to.kind,
-      .executor = executor,
-      .queue = copy_queue,
-      .source = in_host_memory(from) ? nullptr : drivers.context(from.device, from.native_context.get())};
+  const CopyPlan plan{.to = executor,
+                      .kind = to.kind,
+                      .executor = executor,
+                      .queue = copy_queue,
+                      .source = in_host_memory(from) ? nullptr : drivers.context(from.device, from.context_handle())};
   Tensor source = from;
   Tensor target = to;
   prepare(&source, plan, drivers, wait);

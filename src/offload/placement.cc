@@ -57,7 +57,7 @@ std::string text_of(const Queue& queue) {
 std::optional<Queue> queue_of(const Tensor& array, const device::DriverRegistry& drivers) {
   if (is_host_array(array)) return std::nullopt;
   if (array.queue) return array.queue;
-  return drivers.queue_in(array.device, array.native_context.get());
+  return drivers.queue_in(array.device, array.context_handle());
 }
 
 std::optional<Queue> first_queue_of(std::span<const Tensor* const> arrays, const device::DriverRegistry& drivers) {

@@ -582,7 +582,7 @@ bool Link::receive_some() {
         throw ProtocolError(agreement_.peer + " sent a message of tag " + std::to_string(incoming->tag) +
                             (peer_ended_ ? " after its last one" : ", which isn't expected"));
       }
-      waiting_.emplace();
+      waiting_.emplace(Waiting{});
       waiting_->incoming = *std::move(incoming);
       waiting_->body = wire::decode_body(waiting_->incoming.bytes, options_.max_frames);
     }
@@ -850,7 +850,6 @@ Link::Sent Link::send_message(const std::shared_ptr<Outgoing>& message) {
   std::vector<ByteSpan> parts = {message->start};
   std::uint64_t size = message->start.size();
   std::uint64_t by_value = 0;
-  Peer::Stats counts;
   for (const Outgoing::Item& item : items) {
     if (item.value.empty()) continue;
     const std::uint64_t padding = align_up(size, wire::kAlignment) - size;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "core/milliseconds.h"
@@ -68,6 +69,35 @@ bool leak_in_child(std::shared_ptr<T> object, bool in_child) noexcept {
   return in_child;
 }
 
+/// Returns what `call` returns or throws.
+template <class Call>
+PollResult<std::invoke_result_t<Call>> polled(Call call) noexcept {
+  try {
+    return {.value = call()};
+  } catch (...) {
+    return {.error = std::current_exception()};
+  }
+}
+
+/// Returns a peer that waits to be accepted, or null.
+std::unique_ptr<Peer> take_accepted(const std::shared_ptr<PeerListener::Impl>& listener) {
+  listener->fork.check("this PeerListener");
+  std::shared_ptr<Link> link;
+  bool paused = false;
+  {
+    const std::lock_guard lock(listener->mutex);
+    if (listener->closed) throw ClosedError("this PeerListener was closed");
+    if (listener->ready.empty()) return nullptr;
+    link = std::move(listener->ready.front());
+    listener->ready.pop_front();
+    paused = std::exchange(listener->paused, false);
+  }
+  if (paused) {
+    if (const auto hub = listener->hub.lock()) hub->go_on_accepting(listener);
+  }
+  return std::make_unique<Peer>(std::move(link));
+}
+
 /// The rest of a time limit, for a wait that is repeated.
 class TimeLeft {
  public:
@@ -104,7 +134,9 @@ void Peer::send(std::span<const OutgoingFrame> frames, std::span<const std::byte
   signal->wait(-1, interrupted, "sending a message to a peer");
 }
 
-std::optional<Message> Peer::try_recv() { return link_->try_recv(); }
+PollResult<std::optional<Message>> Peer::try_recv() noexcept {
+  return polled([this] { return link_->try_recv(); });
+}
 void Peer::when_readable(Notify notify) { link_->when_readable(std::move(notify)); }
 
 Message Peer::recv(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
@@ -134,27 +166,14 @@ PeerListener::PeerListener(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) 
 PeerListener::~PeerListener() {
   if (!leak_in_child(impl_, impl_->fork.in_child())) close();
 }
+const std::string& PeerListener::uri() const noexcept { return uris().front(); }
 const std::vector<std::string>& PeerListener::uris() const noexcept { return impl_->uris; }
 
-std::unique_ptr<Peer> PeerListener::try_accept() {
-  impl_->fork.check("this PeerListener");
-  std::shared_ptr<Link> link;
-  bool paused = false;
-  {
-    const std::lock_guard lock(impl_->mutex);
-    if (impl_->closed) throw ClosedError("this PeerListener was closed");
-    if (impl_->ready.empty()) return nullptr;
-    link = std::move(impl_->ready.front());
-    impl_->ready.pop_front();
-    paused = std::exchange(impl_->paused, false);
-  }
-  if (paused) {
-    if (const auto hub = impl_->hub.lock()) hub->go_on_accepting(impl_);
-  }
-  return std::make_unique<Peer>(std::move(link));
+PollResult<std::unique_ptr<Peer>> PeerListener::try_accept() noexcept {
+  return polled([this] { return take_accepted(impl_); });
 }
 
-void PeerListener::when_ready(Notify notify) {
+void PeerListener::when_readable(Notify notify) {
   impl_->fork.check("this PeerListener");
   {
     const std::lock_guard lock(impl_->mutex);
@@ -169,9 +188,9 @@ void PeerListener::when_ready(Notify notify) {
 std::unique_ptr<Peer> PeerListener::accept(const TimeLimit& timeout, const transport::InterruptHook& interrupted) {
   const TimeLeft left(to_ms(timeout));
   for (;;) {
-    if (auto peer = try_accept()) return peer;
+    if (auto peer = take_accepted(impl_)) return peer;
     const auto signal = std::make_shared<Signal>();
-    when_ready(notifier(signal));
+    when_readable(notifier(signal));
     if (!signal->wait(left.ms(), interrupted, "waiting for a peer")) {
       throw TimeoutError("no peer connected within " + std::to_string(to_ms(timeout)) + " ms");
     }

@@ -168,6 +168,9 @@ Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const
   if ((from_stream && !source.stream_) || (source.kind() == Source::Kind::kFactory && !source.make_)) {
     throw InvalidArgumentError("the source for " + in_quotes(name) + " is null, or was published before");
   }
+  if (from_stream && !source.stream_->schema()) {
+    throw InvalidArgumentError("the stream for " + in_quotes(name) + " has no schema: BatchStream::schema() gave null");
+  }
   {
     // Reading a source may take long: check these errors before it as well as after it.
     const std::lock_guard lock(mutex_);

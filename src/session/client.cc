@@ -59,9 +59,6 @@ std::shared_ptr<ClientPool> make_pool(const std::string& text, ChannelRole role,
   return std::make_shared<ClientPool>(uri, transport::ConnectOptions{.role = role}, text, options);
 }
 
-// Connects at once instead of at the first get(): so a wrong address throws where it was given.
-void try_out(ClientPool& pool, const transport::InterruptHook& interrupted) { pool.put_back(pool.take(interrupted)); }
-
 /// How often a table's rows are asked for if it is replaced each time between the statistics and the data.
 constexpr int kMostTries = 8;
 
@@ -80,7 +77,7 @@ Client::Client(const std::string& uri, ClientOptions options, const transport::I
   const dissociated::Uri parsed = dissociated::parse_uri(uri);
   const auto* const flight = dynamic_cast<const FlightTransport*>(options.transports->find(parsed.scheme).get());
   if (flight == nullptr) {
-    try_out(*pool, interrupted);
+    pool->try_out(interrupted);
     return;
   }
   impl_->flight = std::make_unique<FlightFinder>(flight->channel(parsed.address), std::move(pool), std::move(options));
@@ -94,8 +91,8 @@ Client::Client(const std::string& metadata_uri, const std::string& data_uri, Cli
   // The way is that of bodies. The other connections carry none, but for the catalog's.
   options.way.reset();
   auto metadata = make_pool(metadata_uri, ChannelRole::kMetadata, options);
-  try_out(*metadata, interrupted);
-  try_out(*data, interrupted);
+  metadata->try_out(interrupted);
+  data->try_out(interrupted);
   // The catalog is read over a single connection.
   dissociated::Uri uri = dissociated::parse_uri(metadata_uri);
   auto catalog = std::make_shared<ClientPool>(uri, transport::ConnectOptions{}, metadata_uri, options);

@@ -57,6 +57,8 @@ std::shared_ptr<ClientPool> ClientPool::for_streams(bool parts, std::shared_ptr<
   return others_.emplace_back(std::make_shared<ClientPool>(uri_, wishes, where_, options_));
 }
 
+void ClientPool::try_out(const transport::InterruptHook& interrupted) { put_back(connect(interrupted)); }
+
 std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHook& interrupted) {
   while (true) {
     std::shared_ptr<ClientConnection> connection;
@@ -70,6 +72,14 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     // The server may have been closed meanwhile, and another server started at its address.
     if (connection->still_good()) return connection;
   }
+  try {
+    return connect(interrupted);
+  } catch (const NotFoundError& error) {
+    throw ConnectionError(error.what(), error.system_errno());
+  }
+}
+
+std::shared_ptr<ClientConnection> ClientPool::connect(const transport::InterruptHook& interrupted) {
   auto made = std::make_shared<ClientConnection>(
       transport_->connect(uri_.address, wishes_, to_ms(options_.timeout), interrupted), where_, weak_from_this());
   const transport::Agreement& agreement = made->transport().agreement();

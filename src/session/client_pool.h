@@ -26,7 +26,10 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   /// wants on a device (or null), or to write to: this pool, unless the transport treats such streams in another way.
   std::shared_ptr<ClientPool> for_streams(bool parts, std::shared_ptr<device::Context> device, bool copy_on_write);
 
-  /// Returns an idle connection, or a new one. Throws the errors of Client's constructor; ClosedError after close().
+  /// Connects once, so that a wrong address is found at once. Throws the errors of Client's constructor.
+  void try_out(const transport::InterruptHook& interrupted);
+  /// Returns an idle connection, or a new one. Throws as try_out(), but ConnectionError where nothing is at the address
+  /// any more: NotFoundError of a request is about a name. ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
   /// Puts back a connection whose stream was read to its end.
   void put_back(std::shared_ptr<ClientConnection> connection);
@@ -43,6 +46,8 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
   const ForkGuard& made_in() const noexcept { return made_in_; }
 
  private:
+  std::shared_ptr<ClientConnection> connect(const transport::InterruptHook& interrupted);
+
   ForkGuard made_in_;
   const std::shared_ptr<const transport::Transport> transport_;
   const dissociated::Uri uri_;

@@ -96,6 +96,26 @@ std::uint64_t random_tag() {
 
 }  // namespace
 
+void check_uris(const std::vector<std::string>& uris, const transport::TransportRegistry& transports) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const std::string& text : uris) {
+    const dissociated::Uri uri = dissociated::parse_uri(text);
+    const auto& transport = transports.find(uri.scheme);
+    if (uri.role != ChannelRole::kBoth) {
+      throw UriError("\"" + excerpt(text) +
+                     "\" is for one of two connections, but a server accepts both: leave stream= out");
+    }
+    if (uri.want_data && uri.want_data == uri.free_data) {
+      throw UriError("want_data and free_data must differ in \"" + excerpt(text) + "\"");
+    }
+    transport->check_address(uri.address);
+    const bool picked = uri.address.empty() || uri.address.ends_with(":0");  // another one each time
+    if (!seen.emplace(uri.scheme, uri.address).second && !picked) {
+      throw UriError("\"" + excerpt(text) + "\" is given twice: a server listens once at an address");
+    }
+  }
+}
+
 IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog,
                std::unique_ptr<transport::Listener> flight)
     : options_(options), catalog_(catalog), poll_(::epoll_create1(EPOLL_CLOEXEC)), started_(now_ns()) {
@@ -104,14 +124,9 @@ IoLoop::IoLoop(const ServerOptions& options, const transport::TransportRegistry&
   for (const std::string& text : options.uris) {
     const dissociated::Uri uri = dissociated::parse_uri(text);
     const auto& transport = transports.find(uri.scheme);
-    if (uri.role != ChannelRole::kBoth) {
-      throw UriError("\"" + excerpt(text) +
-                     "\" is for one of two connections, but a server accepts both: leave stream= out");
-    }
-    const std::uint64_t want = uri.want_data.value_or(random_tag());
+    std::uint64_t want = uri.want_data.value_or(random_tag());
     std::uint64_t release = uri.free_data.value_or(random_tag());
-    if (!uri.free_data && release == want) ++release;
-    if (release == want) throw UriError("want_data and free_data must differ in \"" + excerpt(text) + "\"");
+    if (want == release) ++(uri.free_data ? want : release);
     listeners_.push_back(transport->listen(uri.address, want, release, options.log));
     uris_.push_back(listeners_.back()->uri());
     locations_.push_back(uris_.back() + "?want_data=" + std::to_string(want) + "&free_data=" + std::to_string(release) +
@@ -235,7 +250,7 @@ std::unique_ptr<ServerStream> IoLoop::open_statistics(const transport::Connectio
   if (!options_.stats_for_all && !asking.agreement().privileged) {
     throw PermissionError(
         "the statistics of this server are for its own user on its machine, and for clients over networks that have "
-        "proved a token or a certificate, unless it is started with stats=\"any\"");
+        "proved a token or a certificate, unless it is started with stats=\"any\" (`crossdock serve --stats any`)");
   }
   const std::int64_t begun = now_ns();
   if (!statistics_ || begun >= statistics_until_) {

@@ -25,6 +25,9 @@
 
 namespace crossdock::session {
 
+/// Throws UriError, SchemeError, and the errors of Transport::check_address() for URIs that a server can't listen at.
+void check_uris(const std::vector<std::string>& uris, const transport::TransportRegistry& transports);
+
 /// The I/O thread of a server: accepts clients, gives each connection its turn, and sleeps when there is nothing to do.
 ///
 /// A connection is awake or asleep. A connection that is awake gets a turn in each round in which it may make progress.
@@ -33,7 +36,8 @@ namespace crossdock::session {
 /// instance. The loop polls that at least every kPollInterval, however busy it is.
 class IoLoop {
  public:
-  /// Listens before it returns. `flight`: one more listener, which isn't of uris(); or null.
+  /// Listens before it returns, at URIs that check_uris() has seen. `flight`: one more listener, which isn't of uris();
+  /// or null.
   IoLoop(const ServerOptions& options, const transport::TransportRegistry& transports, Catalog& catalog,
          std::unique_ptr<transport::Listener> flight);
   ~IoLoop();

@@ -202,7 +202,7 @@ void Reader::Impl::check_content() {
 }
 
 void Reader::Impl::fail_content(const char* what) const {
-  throw InvalidArgumentError(shown(name) + " of " + pool->where() + " is " + what);
+  throw InvalidArgumentError("\"" + name + "\" of " + pool->where() + " is " + what);
 }
 
 // The connection over which the next message that is due arrives. With two connections, the other one's messages are
@@ -343,7 +343,7 @@ void Reader::Impl::begin_tensor(const ipc::Message& message) {
   current.header_is_read = true;
 }
 
-void Reader::Impl::expect_out(const ipc::TensorHeader& header) { into->expect(header, shown(name)); }
+void Reader::Impl::expect_out(const ipc::TensorHeader& header) { into->expect(header, "\"" + name + "\""); }
 
 // Makes a batch of one column of a tensor's bytes.
 void Reader::Impl::make_bytes(BatchBody* body, std::optional<array::RecordBatch>* out) {

@@ -185,7 +185,10 @@ struct Relay::Impl final : public Upstream {
   }
 
   /// Whether what was asked at that time may be served without a question.
-  bool is_fresh(Clock::time_point asked) const noexcept { return Clock::now() - asked < options.max_age; }
+  bool is_fresh(Clock::time_point asked) const noexcept {
+    // In milliseconds: a time of 300 years and more, which stands for one without an end, has too many nanoseconds.
+    return std::chrono::floor<std::chrono::milliseconds>(Clock::now() - asked) < options.max_age;
+  }
 
   /// Whether what is published, with this version, may be served without a question. Call it with the lock held.
   bool current(std::string_view name, std::int64_t version) const noexcept {
@@ -417,6 +420,7 @@ Relay::~Relay() {
   close();
 }
 
+const std::string& Relay::uri() const noexcept { return uris().front(); }
 const std::vector<std::string>& Relay::uris() const noexcept { return impl_->loop->uris(); }
 
 ServerStats Relay::stats() const {

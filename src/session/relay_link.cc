@@ -59,7 +59,7 @@ RelayLink::Connected RelayLink::connected() {
     try {
       made = connect(stopping());
     } catch (const NotFoundError& missing) {
-      throw ConnectionError(missing.what());  // no socket; the name may well be in the catalog
+      throw ConnectionError(missing.what(), missing.system_errno());  // no socket; the name may well be in the catalog
     }
   } catch (...) {
     error = std::current_exception();

@@ -77,10 +77,18 @@ struct Server::Impl {
 };
 
 Server::Server(ServerOptions options) {
-  check_options(options);
   if (!options.runtime) options.runtime = Runtime::default_runtime();
   if (!options.transports) options.transports = make_transports();
+  check(options);
   impl_ = std::make_unique<Impl>(std::move(options));
+}
+
+void Server::check(const ServerOptions& options) {
+  check_options(options);
+  static_cast<void>(flight::TicketKeys(options.flight.ticket_keys));
+  if (!options.flight.uri.empty()) FlightServer::check(options.flight);
+  const auto transports = options.transports ? options.transports : make_transports();
+  check_uris(options.uris, *transports);
 }
 
 Server::~Server() {

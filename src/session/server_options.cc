@@ -1,16 +1,22 @@
 #include "session/server_options.h"
 
+#include <chrono>
+
 #include "crossdock/core/error.h"
 
 namespace crossdock::session {
 namespace {
 
+/// The time at which a ticket expires must be one that its 64 bits and those of gRPC's timestamps have.
+constexpr std::chrono::seconds kLongestLifetime{std::chrono::hours(24) * 365 * 100};
+
 void check(const FlightOptions& options) {
   if (options.uri.empty() && (options.login || !options.token.empty() || !options.ticket_keys.empty())) {
     throw InvalidArgumentError("FlightOptions has a token, a login or keys, and no uri to listen at");
   }
-  if (options.ticket_lifetime.count() < 1 || options.login_lifetime.count() < 1) {
-    throw InvalidArgumentError("FlightOptions::ticket_lifetime and login_lifetime must be at least 1 s");
+  for (const auto lifetime : {options.ticket_lifetime, options.login_lifetime}) {
+    if (lifetime.count() >= 1 && lifetime <= kLongestLifetime) continue;
+    throw InvalidArgumentError("FlightOptions::ticket_lifetime and login_lifetime must be from 1 s to 100 years");
   }
 }
 

@@ -246,7 +246,7 @@ void SourcePool::close() noexcept {
   work_.notify_all();
 }
 
-bool SourcePool::wait(const std::function<bool()>& interrupted) {
+bool SourcePool::wait(const transport::InterruptHook& interrupted) {
   std::unique_lock lock(mutex_);
   const auto all_ended = [this] { return unfinished_.empty() && threads_.empty(); };
   while (!done_.wait_for(lock, kWaitInterval, all_ended)) {

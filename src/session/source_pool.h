@@ -4,12 +4,13 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
+
+#include "crossdock/transport/interrupt.h"
 
 namespace crossdock::session {
 
@@ -96,7 +97,7 @@ class SourcePool {
   bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
   /// Waits, after close(), until all tasks are finished and the threads have ended. Calls `interrupted` from time to
   /// time; if that returns true, stops waiting and returns false.
-  bool wait(const std::function<bool()>& interrupted);
+  bool wait(const transport::InterruptHook& interrupted);
   /// Whether the calling thread is one of the pool's threads.
   bool on_its_thread() const noexcept;
 

@@ -123,7 +123,7 @@ bool SourceReader::fetch() {
 
 void SourceReader::open() {
   stream_ = (*make_)();
-  if (!stream_) throw RemoteError("the source made no stream");
+  if (!stream_ || !stream_->schema()) throw RemoteError("the source made no stream, or one without a schema");
   const ByteSpan schema = encoder_.schema(*stream_->schema());
   Pending& first = pending_.emplace_back();
   first.message.metadata.assign(schema.begin(), schema.end());

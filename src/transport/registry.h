@@ -24,6 +24,9 @@ class Transport {
   virtual bool needs_sealed_files() const noexcept = 0;
   /// Whether peers strictly as specified can be at the other end: clients of its listeners, and servers.
   virtual bool reaches_specified_peers() const noexcept { return false; }
+  /// Throws what listen() would throw for this address, as far as that can be said without listening and without asking
+  /// for the address of a host: it isn't an address, its folder doesn't exist, a library is missing.
+  virtual void check_address(const std::string& address) const = 0;
   /// Listens at `address`: the address of the URI, percent-decoded, without scheme and query. If it is empty, the
   /// transport chooses one. Throws the errors of the transport's own listen function.
   virtual std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
+import subprocess
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,13 @@ import pyarrow as pa
 import pytest
 from tests.exporter_samples import arrow, both, buffers, tensors, usm, usm_run_time
 from tests.exporter_samples.capsules import ALIVE, RIGHT, WRONG, Wrong, capsule
+from tests.pages import ROOT, blocks, runs
 
 import crossdock as xd
 from crossdock import _check, checking
 
 FILLING_THE_LISTS = (arrow, tensors, both, buffers, usm)
-ROOT = Path(__file__).resolve().parents[2]
+PAGE = "docs/how-to/check.md"
 
 
 @pytest.fixture(autouse=True)
@@ -85,9 +88,11 @@ def test_the_page_has_every_rule_and_no_other():
     assert rows == [(name, rule.severity, rule.section, rule.asks) for name, rule in _check.RULES.items()]
 
 
+@runs("python", "docs/how-to/check.md", 0)
+@runs("text", "docs/how-to/check.md")
 def test_the_pages_example_runs(capsys):
-    page = (ROOT / "docs" / "how-to" / "check.md").read_text()
-    example, told = re.findall(r"^```(?:python|text)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
+    example = blocks("python", PAGE)[0]
+    (told,) = blocks("text", PAGE)
     names: dict[str, Any] = {"__name__": "halves"}
     exec(example, names)
     assert capsys.readouterr().out == told
@@ -95,12 +100,19 @@ def test_the_pages_example_runs(capsys):
         names["report"].raise_if_failed()
 
 
+@runs("python", "docs/how-to/check.md", 1)
+def test_the_pages_test_passes(tmp_path):
+    """With the plug-in, as pytest finds it."""
+    (tmp_path / "test_page.py").write_text(blocks("python", PAGE)[1])
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-W", "error", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@runs("python", "docs/how-to/check.md", 2)
 def test_the_pages_class_with_a_table():
-    page = (ROOT / "docs" / "how-to" / "check.md").read_text()
-    part = page.partition("## A class with a table")[2].partition("\n## ")[0]
     names: dict[str, Any] = {"xd": xd}
-    for block in re.findall(r"^```python\n(.*?)^```", part, re.MULTILINE | re.DOTALL):
-        exec(block, names)
+    exec(blocks("python", PAGE)[2], names)
     assert names["Flights"]().table.num_rows == 2
 
 
@@ -321,6 +333,7 @@ def shares_children(levels: int) -> Any:
     return Gives(__arrow_c_schema__=arrow.owned(kept[-1], NAMES[0])), kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("levels", [25, 0])
 def test_a_schema_without_end_is_not_gone_through(levels, monkeypatch):
     load, loads = _check.memory.load, []

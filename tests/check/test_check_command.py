@@ -99,6 +99,11 @@ def test_the_command_checks_some_protocols_alone(project):
         (("library:Right(",), "not a valid expression"),
         (("no_library:x",), "there is no module no_library"),
         (("no_\x1b[2J:x",), r"there is no module no_\x1b[2J"),
+        (("./library.py:Right",), "give a module (library:Right), not a path (./library.py)"),
+        (("library.py:Right",), "give a module (library:Right), not a path (library.py)"),
+        (("sub/arrays.py:x",), "give a module (sub.arrays:x), not a path (sub/arrays.py)"),
+        (("/lib.py:Right",), "give a module (arrays:x for x of arrays.py), not a path (/lib.py)"),
+        ((".library:Right",), "not a path (.library)"),
         (("library:3",), "int doesn't claim any protocol"),
         (("library:Right", "--protocol", "dl"), "'dl' is not a protocol"),
         (("library:Right", "--protocol", "dlpack"), "Right doesn't claim dlpack"),
@@ -121,6 +126,7 @@ def test_the_help_has_every_protocol(project):
     assert set(PROTOCOLS) <= words
 
 
+@pytest.mark.long
 def test_what_the_expression_raises_is_one_line(project):
     code, out, err = run(project, "crossdock", "check", "library:fails()")
     assert (code, out, err) == (1, "", "LookupError: nothing here\n")
@@ -177,6 +183,7 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
+@pytest.mark.long
 def test_the_plug_in_fails_a_test_with_the_report(project, site):
     (project / "test_library.py").write_text(TESTS)
     code, out, _ = run(project, "pytest", "-p", "no:cacheprovider", "-rA", "-W", "error", path=site)
@@ -191,6 +198,7 @@ def test_the_plug_in_fails_a_test_with_the_report(project, site):
     assert "Traceback" not in out
 
 
+@pytest.mark.long
 def test_the_plug_in_loads_no_checker(project, site):
     (project / "test_nothing.py").write_text(
         textwrap.dedent("""

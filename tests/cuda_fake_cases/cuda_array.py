@@ -182,6 +182,7 @@ class DeviceArray:
 def no_faults() -> Iterator[None]:
     CUDA.reset()
     yield
+    CUDA.slow_down(0)
     wait_for_frees()
     CUDA("cuCtxSynchronize")
     faults = CUDA.faults()

@@ -27,6 +27,7 @@ from tests.cuda_fake_cases.cuda_array import (
     wait_for_frees,
 )
 from tests.cuda_fake_cases.pending_work import DEVICES, FILLED, HOST_WAYS, WAYS, Array, Kept
+from tests.forks import status_in_a_child
 from tests.threads import two_while_a_third
 
 import crossdock as xd
@@ -263,20 +264,15 @@ def test_a_fork_while_work_is_pending(kind: str) -> None:
     """The child is told that it has no CUDA, and nothing there waits or is freed. The parent goes on."""
     kept = Kept(kind)
     queue = xd.Queue.new("cuda:0")
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            for way, take in exports(kind, queue).items():
-                assert "fork" in failure_of(take, kept.tensor), way
-            del kept, take
-            gc.collect()
-            status = 0
-        except BaseException as error:
-            os.write(2, f"{error!r}\n".encode())
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ways = exports(kind, queue)
+
+    def use() -> None:
+        for way, take in ways.items():
+            assert "fork" in failure_of(take, kept.tensor), way
+        del kept.tensor
+        gc.collect()
+
+    assert status_in_a_child(use) == 0
     np.testing.assert_array_equal(read(kept.tensor), FILLED)
 
 

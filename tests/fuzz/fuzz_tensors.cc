@@ -125,6 +125,7 @@ class ScriptedTransport final : public transport::Transport {
   std::string_view scheme() const noexcept override { return "fuzz"; }
   transport::Ways ways() const noexcept override { return transport::Way::kMap | transport::Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
+  void check_address(const std::string&) const override { throw UnsupportedError("the script has no server"); }
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
     throw UnsupportedError("the script has no server");

@@ -11,9 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from dpctl._sycl_queue_manager import get_device_cached_queue
-from tests.interop.test_usm_faults import LATER, SEVENS, put_slow_work
-from tests.interop.test_usm_peers import KINDS, Exporter, dpm, sycl_queue
-from tests.interop.test_usm_pending_work import HOST_WAYS, SIZE, WAYS, Kept, copied_back
+from tests.interop.usm import (
+    HOST_WAYS,
+    KINDS,
+    LATER,
+    SEVENS,
+    SIZE,
+    WAYS,
+    Exporter,
+    Kept,
+    copied_back,
+    dpm,
+    put_slow_work,
+    sycl_queue,
+)
 
 import crossdock as xd
 

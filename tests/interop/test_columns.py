@@ -325,6 +325,8 @@ def test_a_batch_shows_its_first_rows():
     assert max(map(len, lines)) < 100
     wide = xd.RecordBatch(pa.record_batch({f"c{i}": [i] for i in range(20)}))
     assert repr(wide).splitlines()[-1] == "... and 12 more columns"
+    eleven = xd.RecordBatch(pa.record_batch({"n": list(range(11))}))
+    assert repr(eleven).splitlines()[-1] == "... and 1 more row"
     assert repr(xd.RecordBatch(pa.record_batch({"n": pa.array([], pa.int8())}))).endswith("\nn")
 
 

@@ -136,7 +136,7 @@ def test_closing_lets_go_of_the_source(simulated_devices):
     assert "closed" in repr(reader)
     assert in_pyarrow(batch.to("cpu")).equals(BATCHES[0])
     del batch, reader
-    assert live_allocations(simulated_devices) == 0
+    assert live_allocations(simulated_devices, 0) == 0
 
 
 def test_a_device_without_a_driver_is_carried():

@@ -229,6 +229,7 @@ LEAVES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @given(array=arrays(LEAVES), data=st.data(), form=st.sampled_from(FORMS), codec=st.sampled_from(CODECS))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_made_up_columns(tmp_path, array, data, form, codec):

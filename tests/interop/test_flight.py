@@ -265,6 +265,7 @@ class TestReadersThat:
             assert source.stopped.wait(10)
             wait_for(lambda: not server.stats()["consumers"])
 
+    @pytest.mark.long
     def test_cancel_cost_nothing_afterwards(self, connect):
         with xd.serve({"t": pa.table({"x": np.zeros(1 << 23)})}, flight=FREE_PORT) as server:
             client = connect(server)

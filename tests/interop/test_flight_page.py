@@ -6,16 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pages import blocks, closed, local
+from tests.pages import blocks, closed, local, runs
 
 import crossdock as xd
 
 pytestmark = pytest.mark.usefixtures("each_encrypted_grpc")
 
 
+@runs("python", "docs/how-to/flight.md")
 def test_the_page_on_flight(certificates):
     table = pa.table({"celsius": [11.5, 12.0]})
-    get, serve, stranger, put, offer, logins, tls = blocks("python", "how-to/flight.md")
+    get, serve, stranger, put, offer, logins, tls = blocks("python", "docs/how-to/flight.md")
 
     names: dict[str, Any] = {"xd": xd, "table": table}
     exec(local(serve), names)

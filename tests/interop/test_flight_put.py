@@ -262,6 +262,7 @@ def test_to_pyarrows_server():
             client.put("refused", table)
 
 
+@pytest.mark.long
 def test_memory_of_a_device_is_copied_once(script):
     program = script(
         """

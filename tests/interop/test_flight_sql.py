@@ -32,6 +32,7 @@ def uri() -> Iterator[str]:
         yield server.flight_uri.replace("grpc:", "grpc+tcp:")
 
 
+@pytest.mark.long
 # Its runtime, which is Go's, keeps descriptors for the rest of the process: a process of its own makes the calls.
 @pytest.mark.parametrize("what", ASKS)
 def test_is_refused_by_name(uri, what, script):

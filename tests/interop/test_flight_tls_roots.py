@@ -59,6 +59,7 @@ def _hash(certificate) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.long
 def test_a_file(certificates, read, empty, tmp_path):
     assert read(certificates.issuer, empty) == ["3 rows"] * 2
     many = tmp_path / "many.pem"

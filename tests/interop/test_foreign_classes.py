@@ -35,6 +35,7 @@ def printed(script: Any, body: str) -> list[str]:
     return out.splitlines()
 
 
+@pytest.mark.long
 def test_a_borrowed_method_is_called_by_python(script: Any) -> None:
     said = printed(
         script,
@@ -54,6 +55,7 @@ for name, method in [
     assert said == ["('TypeError', True)"] * 8
 
 
+@pytest.mark.long
 def test_a_borrowed_attribute_is_read_by_python(script: Any) -> None:
     said = printed(
         script,
@@ -68,6 +70,7 @@ for attribute in (torch.Tensor.requires_grad, np.ndarray.T, type.__dict__["__dic
     assert said == ["('TypeError', True)"] * 6
 
 
+@pytest.mark.long
 def test_a_borrowed_table_refuses(script: Any) -> None:
     said = printed(
         script,
@@ -93,6 +96,7 @@ print(xd.asarray(Proxy(np.arange(3.0))).tolist())
     assert said == ["[0.0, 1.0, 2.0]"]
 
 
+@pytest.mark.long
 def test_a_torch_class_made_in_python_is_taken(script: Any) -> None:
     said = printed(
         script,

@@ -100,6 +100,7 @@ def test_tables_and_tensors_of_a_device(simulated_devices):
         assert relay.stats()["fetches"] == 2
 
 
+@pytest.mark.long
 def test_over_tls_with_a_token_at_both_ends(tmp_path):
     made = Certificates(tmp_path)
     proof = xd.TLS(certificate=made.server, key=made.key(made.server))

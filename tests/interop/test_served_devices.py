@@ -110,7 +110,7 @@ def test_a_device_is_served_with_the_fewest_copies(simulated_devices, way, uri):
         assert copied == BYTES
     assert stats["kind"] in ("table", "live", "factory")
     del batches
-    assert live_allocations(simulated_devices) == 0
+    assert live_allocations(simulated_devices, 0) == 0
 
 
 @carriers
@@ -147,7 +147,7 @@ def test_a_live_stream_of_a_device_goes_through_the_host_by_one_copy_each(simula
             copied = simulated_devices.counters()["bytes_copied"] - before
             assert copied == pytest.approx(3 * expected, rel=0.05)
         assert server.stats()["protocol_errors"] == 0
-    assert live_allocations(simulated_devices) == 0
+    assert live_allocations(simulated_devices, 0) == 0
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -15,8 +15,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.interop.test_usm_peers import KINDS, Exporter, dpctl, dpm, in_another_context, sycl_queue
-from tests.interop.test_usm_pending_work import HOST_WAYS, SIZE, SLOW, WAYS, Kept, copied_back
+from tests.forks import status_in_a_child
+from tests.interop.usm import (
+    HOST_WAYS,
+    KINDS,
+    LATER,
+    SEVENS,
+    SIZE,
+    SLOW,
+    WAYS,
+    Exporter,
+    Kept,
+    copied_back,
+    dpctl,
+    dpm,
+    in_another_context,
+    put_slow_work,
+    sycl_queue,
+)
 from tests.threads import two_while_a_third
 
 import crossdock as xd
@@ -24,8 +40,6 @@ from crossdock.testing import simulated_devices
 
 ROOT = Path(__file__).parents[2]
 FAILING = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev")) / "tests/fakes/sycl/libsycl_failing.so"
-
-SEVENS = np.full(SIZE, 7, "u1")
 
 
 @pytest.fixture(scope="module", params=["in order", "out of order"])
@@ -39,28 +53,10 @@ def slow(queue):
     return tuple(dpm.MemoryUSMDevice(SLOW, queue=queue) for _ in range(2))
 
 
-def put_slow_work(on, memory, slow, value=7):
-    """Fills `memory` behind a slow copy. Returns what must live as long as that work."""
-    source = dpm.MemoryUSMHost(SIZE, queue=on)
-    source.memset(value)
-    first = on.memcpy_async(*slow, slow[0].nbytes)
-    return source, on.memcpy_async(memory, source, SIZE, [first])
-
-
 def use_what_was_freed(queue):
     """Takes memory of the same size, and fills it: memory that was freed too early has other values then."""
     for _ in range(8):
         KINDS["device"](SIZE, queue=queue).memset(9)
-
-
-LATER = {
-    "copy": lambda t, queue: t.copy(queue=queue),
-    "copy_to": lambda t, queue: t.copy_to(queue),
-    "copy_from": lambda t, queue: xd.empty(SIZE, "u1", queue=queue).copy_from(t, queue=queue),
-    "collocate": lambda t, queue: t.collocate(queue),
-    "a part": lambda t, queue: t[::-1].copy(queue=queue)[::-1],
-    "to the host": lambda t, queue: t.to("cpu", queue=queue),
-}
 
 
 @pytest.mark.parametrize("way", LATER)
@@ -164,26 +160,20 @@ def test_a_fork_while_work_is_pending(queue, slow, kind):
     kept = Kept(queue, kind, slow)
     ways = exports(kind)
     kept.write(7)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            for way, take in ways.items():
-                try:
-                    take(kept.tensor)
-                except (xd.Error, BufferError) as error:
-                    said = str(error)
-                else:
-                    said = "no error"
-                assert "fork" in said, f"{way}: {said}"
-            kept.tensor = None
-            gc.collect()
-            status = 0
-        except BaseException as error:
-            os.write(2, f"{error!r}\n".encode())
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def use() -> None:
+        for way, take in ways.items():
+            try:
+                take(kept.tensor)
+            except (xd.Error, BufferError) as error:
+                said = str(error)
+            else:
+                said = "no error"
+            assert "fork" in said, f"{way}: {said}"
+        kept.tensor = None
+        gc.collect()
+
+    assert status_in_a_child(use) == 0
     np.testing.assert_array_equal(copied_back(kept.tensor), SEVENS)
     queue.wait()
 

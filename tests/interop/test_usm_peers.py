@@ -13,57 +13,17 @@ import weakref
 
 import numpy as np
 import pytest
+from tests.forks import status_in_a_child
+from tests.interop.usm import KINDS, Exporter, dpctl, dpm, dpnp, in_another_context, sycl_queue
 
 import crossdock as xd
 from crossdock import offload
 from crossdock.testing import simulated_devices
 
-dpctl = pytest.importorskip("dpctl")
-dpm = pytest.importorskip("dpctl.memory")
-dpnp = pytest.importorskip("dpnp")
-pytest.importorskip("dpctl.program")
-pytest.importorskip("dpctl._sycl_queue_manager")
-
-if not dpctl.get_devices():
-    pytest.skip("SYCL has no devices here", allow_module_level=True)
-
-_KEPT = []
-
-
-def sycl_queue(*arguments, **keywords):
-    """A queue that lives as long as the process: the CPU's run time can hang where one ends together with its work."""
-    _KEPT.append(dpctl.SyclQueue(*arguments, **keywords))
-    return _KEPT[-1]
-
-
-KINDS = {"device": dpm.MemoryUSMDevice, "shared": dpm.MemoryUSMShared, "host": dpm.MemoryUSMHost}
-
 
 @pytest.fixture(scope="module")
 def queue():
     return sycl_queue(property="in_order")
-
-
-class Exporter:
-    """An object with the interface, whose memory is dpctl's."""
-
-    def __init__(self, memory, shape=None, typestr="|u1", strides=None, **entries):
-        self.memory = memory
-        address, _ = memory.__sycl_usm_array_interface__["data"]
-        self.interface = {
-            "data": (address, False),
-            "shape": (memory.nbytes,) if shape is None else shape,
-            "typestr": typestr,
-            "strides": strides,
-            "version": 1,
-            "syclobj": memory.sycl_queue,
-        } | entries
-        for key in [key for key, value in self.interface.items() if value is ...]:
-            del self.interface[key]
-
-    @property
-    def __sycl_usm_array_interface__(self):
-        return self.interface
 
 
 def filled(queue, values, kind="device"):
@@ -520,12 +480,15 @@ def test_a_deleter_doesnt_run_in_a_forked_child(queue):
     interface = Exporter(memory, shape=(8,), typestr="<f8").interface
     called = []
     ours = xd.from_sycl_usm_array_interface(interface, memory, deleter=called.append)
-    child = os.fork()
-    if child == 0:
-        del ours
-        os._exit(len(called))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    kept = [ours]
     del ours
+
+    def release() -> None:
+        kept.clear()
+        assert called == []
+
+    assert status_in_a_child(release) == 0
+    kept.clear()
     assert len(called) == 1
 
 
@@ -537,15 +500,6 @@ def test_adopted_shared_memory_shows_as_dlpack_and_arrow(queue):
     assert str(column.device) == str(ours.device)
     np.testing.assert_array_equal(host(xd.from_arrow(column)), np.arange(5.0))
     assert pa.array(ours.to("cpu")).to_pylist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-
-
-def in_another_context(device):
-    """A queue of this device in a context that isn't the default one: of its parts, which every backend keeps apart."""
-    try:
-        parts = device.create_sub_devices(partition=1)
-    except Exception:  # each backend has its own way to say that it can't
-        pytest.skip("this device can't be divided, and has one context")
-    return sycl_queue(dpctl.SyclContext(parts), parts[0], property="in_order")
 
 
 def test_two_contexts(queue):

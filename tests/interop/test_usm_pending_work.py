@@ -10,14 +10,10 @@ import signal
 import threading
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from tests.interop.test_usm_peers import KINDS, Exporter, dpm, dpnp, sycl_queue
+from tests.interop.usm import HOST_WAYS, KINDS, SIZE, SLOW, WAYS, Kept, dpm, sycl_queue
 
 import crossdock as xd
-
-SIZE = 4096
-SLOW = 1 << 26
 
 
 @pytest.fixture(scope="module", params=["in order", "out of order"])
@@ -29,61 +25,6 @@ def queue(request):
 def slow(queue):
     """Two large allocations, to copy between."""
     return tuple(dpm.MemoryUSMDevice(SLOW, queue=queue) for _ in range(2))
-
-
-class Kept:
-    """Memory that was imported, and whose owner goes on working on its queue: a slow copy, and then ours."""
-
-    def __init__(self, queue, kind, slow):
-        self.queue, self.slow = queue, slow
-        self.memory = KINDS[kind](SIZE, queue=queue)
-        self.memory.memset(1)
-        self.source = dpm.MemoryUSMHost(SIZE, queue=queue)
-        self.tensor = xd.asarray(Exporter(self.memory))
-        self.tensor.wait()
-        assert self.tensor.queue == xd.Queue(queue)
-
-    def write(self, value):
-        self.source.memset(value)
-        first = self.queue.memcpy_async(*self.slow, self.slow[0].nbytes)
-        self.queue.memcpy_async(self.memory, self.source, SIZE, [first])
-
-
-class OnHost:
-    """Shows Arrow's interface for the CPU alone."""
-
-    def __init__(self, of):
-        self.of = of
-
-    def __arrow_c_array__(self, requested_schema=None):
-        return self.of.__arrow_c_array__()
-
-
-def copied_back(array):
-    return np.asarray(array.to("cpu"))
-
-
-WAYS = {
-    "to cpu": copied_back,
-    "to cpu on another queue": lambda t: np.asarray(t.to("cpu", queue=xd.Queue.new(t.queue))),
-    "to cpu on its queue": lambda t: np.asarray(t.to("cpu", queue=t.queue)),
-    "copy": lambda t: copied_back(t.copy()),
-    "copy_to": lambda t: copied_back(t.copy_to(xd.Queue.new(t.queue))),
-    "copy_from": lambda t: copied_back(xd.empty(SIZE, dtype="u1", device=t.device).copy_from(t)),
-    "collocate": lambda t: copied_back(t.collocate(xd.Queue.new(t.queue))),
-    "wait": lambda t: (t.wait(), copied_back(t.unsynchronized()))[1],
-    "event": lambda t: (t.event.wait(), copied_back(t.unsynchronized()))[1],
-    "column": lambda t: copied_back(xd.asarray(t.to_arrow())),
-    "arrow on the host": lambda t: pa.array(OnHost(t)).to_numpy(),
-    "dpnp": lambda t: dpnp.asnumpy(dpnp.asarray(t)),
-    "dlpack to dpnp": lambda t: dpnp.asnumpy(dpnp.from_dlpack(t)),
-}
-HOST_WAYS = {
-    "buffer": lambda t: np.asarray(memoryview(t)),
-    "numpy": np.asarray,
-    "bytes": lambda t: np.frombuffer(bytes(t), "u1"),
-    "tolist": lambda t: np.array(t.tolist(), "u1"),
-}
 
 
 @pytest.mark.parametrize("way", WAYS)

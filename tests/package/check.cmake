@@ -61,6 +61,16 @@ elseif(CASE STREQUAL "find_package")
       -DCMAKE_PREFIX_PATH=${PREFIX} -DCROSSDOCK_WANTED=${VERSION})
   run(${CMAKE_COMMAND} --build ${folder})
   expect_program_says_version(${folder}/consumer)
+  if(FLIGHT)
+    set(variables LD_LIBRARY_PATH=${PREFIX}/${LIBDIR})
+    if(NOT SHARED)
+      list(APPEND variables CROSSDOCK_FLIGHT=${PREFIX}/${LIBDIR}/${MODULE})
+    endif()
+    run(${CMAKE_COMMAND} -E env ${variables} ${folder}/consumer flight)
+    if(NOT output MATCHES "Flight at grpc://127[.]0[.]0[.]1:[1-9]")
+      message(FATAL_ERROR "the server should be a Flight server as well, but it said:\n${output}")
+    endif()
+  endif()
 
 elseif(CASE STREQUAL "find_package_c")
   set(folder ${WORK}/by_find_package_c)
@@ -97,6 +107,11 @@ elseif(CASE STREQUAL "static_dependencies")
   endif()
 
 elseif(CASE STREQUAL "contents")
+  # A file without a version would be that of the version that was installed last.
+  file(GLOB unversioned ${PREFIX}/${LIBDIR}/crossdock_*)
+  if(unversioned)
+    message(FATAL_ERROR "modules belong in a folder of the library's version, but these aren't: ${unversioned}")
+  endif()
   # Every header compiles by itself from the prefix alone, so none leans on one that isn't installed or came by chance.
   file(GLOB_RECURSE headers RELATIVE ${PREFIX}/include ${PREFIX}/include/*)
   list(FILTER headers EXCLUDE REGEX "crossdock/(c_api/.*|crossdock)[.]h$")  # see contents_c

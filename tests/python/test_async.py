@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pyarrow as pa
@@ -172,6 +173,54 @@ def test_closing_ends_the_wait_of_another_task(served):
     gate.tickets.release()
 
 
+def test_closing_after_the_loop_that_waited(served):
+    client, gate = served
+    loop = asyncio.new_event_loop()
+    gate.tickets.release()
+    reader = client.aget("gate")
+    assert len(loop.run_until_complete(reader.__anext__())) == 1
+
+    async def begin_to_wait() -> asyncio.Task:
+        waits = watched()
+        task = asyncio.ensure_future(reader.__anext__())
+        await waits.wait()
+        return task
+
+    task = loop.run_until_complete(begin_to_wait())
+    loop.close()
+    asyncio.run(reader.aclose())
+    gate.tickets.release()
+    assert gate.ended.wait(20)
+    with contextlib.suppress(xd.Error, RuntimeError):
+        task.get_coro().close()
+
+
+def test_reading_on_after_the_loop_that_waited(served):
+    client, gate = served
+    reader = client.aget("gate")
+
+    async def begin_to_wait() -> asyncio.Task:
+        waits = watched()
+        task = asyncio.ensure_future(anext(reader))
+        await asyncio.wait_for(waits.wait(), 20)
+        return task
+
+    loop = asyncio.new_event_loop()
+    task = loop.run_until_complete(begin_to_wait())
+    loop.close()
+
+    async def read_on() -> list[int]:
+        waits = watched()
+        waiting = asyncio.ensure_future(anext(reader))
+        await asyncio.wait_for(waits.wait(), 20)
+        task.get_coro().close()  # as when it is dropped: the wait of the new loop stays
+        gate.tickets.release()
+        return numbers(await asyncio.wait_for(waiting, 20))
+
+    assert asyncio.run(read_on()) == [0]
+    asyncio.run(reader.aclose())
+
+
 def test_a_second_task_is_told_that_the_reader_is_busy(served):
     client, gate = served
 
@@ -227,6 +276,69 @@ def test_a_loop_ends_while_a_stream_is_being_opened(slow):
 
     asyncio.run(main())  # Waits for its threads.
     assert not source.go_on.is_set()
+
+
+def test_the_loop_was_closed_while_a_stream_was_being_opened(slow):
+    client, source = slow
+    loop = asyncio.new_event_loop()
+    reader, other = client.aget("slow"), client.aget("slow")
+    tasks = []
+
+    async def begin():
+        tasks.append(await opening(reader, source))
+        source.called.clear()
+        tasks.append(await opening(other, source))
+
+    loop.run_until_complete(begin())
+    loop.close()
+    asyncio.run(reader.aclose())
+    source.go_on.set()
+
+    async def read_on():
+        return numbers(await asyncio.wait_for(anext(other), 20))
+
+    assert asyncio.run(read_on()) == list(range(1000))
+    asyncio.run(other.aclose())
+
+
+@pytest.mark.parametrize("name", ["slow", "gate"])
+def test_closing_in_another_loop_is_refused_while_one_waits(served, slow, name):
+    client, gate = served if name == "gate" else (slow[0], None)
+    source = slow[1]
+    reader = client.aget(name)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def there(coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(20)
+
+    async def begin() -> list[asyncio.Task]:
+        if gate is None:
+            return [await opening(reader, source)]
+        waits = watched()
+        task = asyncio.ensure_future(anext(reader))
+        await asyncio.wait_for(waits.wait(), 20)
+        return [task]
+
+    async def rows(task) -> int:
+        return (await task).num_rows
+
+    try:
+        (task,) = there(begin())
+        with pytest.raises(xd.StreamBusyError, match="close it there, by asyncio"):
+            asyncio.run(reader.aclose())
+        with pytest.raises(xd.StreamBusyError, match="another"):
+            asyncio.run(reader.__anext__())
+        source.go_on.set()
+        if gate is not None:
+            gate.tickets.release()
+        assert there(rows(task)) > 0
+        there(reader.aclose())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def test_closing_ends_the_opening(slow):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import math
@@ -109,19 +108,28 @@ def test_trees_of_relays():
     assert spread(0, 2, size=1e9, bandwidth=1e9, latency=1.0).seconds == 0.0
 
 
-def test_engines_compares_each_way_with_the_engines_own(tmp_path):
-    result = run("engines", tmp_path)
+def test_engines_compares_each_way_with_pythons_own(tmp_path):
+    result = run("engines", tmp_path, "--only", "Python")
     for name, ways in {"queue 64 MiB array": 4, "executor 256 MiB frame, 8 tasks": 2}.items():
         assert len(result["results"][name]) == ways
         assert all(cost["wall_ms"] > 0 for cost in result["results"][name].values())
     assert result["fill_ratio"] > 0
-    if importlib.util.find_spec("ray") is not None:
-        rows = {name: ways for name, ways in result["results"].items() if name.startswith("Ray")}
-        assert sorted(map(len, rows.values())) == [2, 2, 2, 3]
-    if importlib.util.find_spec("distributed"):
-        rows = {row for row in result["results"] if row.startswith("Dask")}
-        assert len(rows) == 11
-        assert set(result["dask_growth_of_memory"]) == {"tcp", "heap", "pool"}
+    assert len(result["targets"]) == 5
+
+
+def test_engines_compares_each_way_with_rays_own(tmp_path):
+    pytest.importorskip("ray")
+    result = run("engines", tmp_path, "--only", "Ray")
+    assert sorted(map(len, result["results"].values())) == [2, 2, 2, 3]
+    assert all(row.startswith("Ray") for row in result["results"])
+
+
+def test_engines_compares_each_way_with_dasks_own(tmp_path):
+    pytest.importorskip("distributed")
+    result = run("engines", tmp_path, "--only", "distributed")
+    assert len(result["results"]) == 11
+    assert all(row.startswith("Dask") for row in result["results"])
+    assert set(result["dask_growth_of_memory"]) == {"tcp", "heap", "pool"}
 
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="instructions are counted by valgrind")
@@ -301,6 +309,15 @@ def test_exchange_compares_with_every_peer(tmp_path):
     few, many = (calls["total"] for calls in result["copies"]["driver_calls"].values())
     assert few == many
     assert result["import"]["also_imported"] == []
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_columns_are_compared_with_bare_loops_and_the_header_is_timed(tmp_path):
+    result = run("columns", tmp_path)
+    assert len(result["cases"]) >= 5
+    assert all(case["ours"] > 0 and case["bare"] > 0 for case in result["cases"].values())
+    assert set(result["header_seconds"]) == {"-fsyntax-only", "-c", "-c -O2"}
+    assert min(result["header_seconds"].values()) > 0
 
 
 def test_offload_compares_with_dpctl(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,10 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.pages import ROOT, blocks, runs
 
 import crossdock as xd
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 WEATHER = "JFK 11.5\nLGA 12\nEWR 10.25\n"
@@ -101,6 +100,7 @@ def serving(*command: object, **options: object) -> Iterator[str]:
     assert server.returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("build", [built_c, built_rust, built_go], ids=["c", "rust", "go"])
 def test_a_table_of_python(build: Callable[[Path, Path], Path], prefix: Path, tmp_path: Path) -> None:
     program = build(prefix, tmp_path)
@@ -114,11 +114,18 @@ def test_a_table_of_python(build: Callable[[Path, Path], Path], prefix: Path, tm
     assert wrong.returncode == 2
 
 
+def test_nulls_in_c(prefix: Path, tmp_path: Path) -> None:
+    table = pa.table({"station": ["JFK", None, ""], "celsius": [None, 12.0, 10.25]})
+    with xd.serve({"weather": table}) as server:
+        assert run(built_c(prefix, tmp_path), server.uri, env=environment(prefix)) == "JFK null\nnull 12\n 10.25\n"
+
+
+@runs("c", "docs/how-to/c.md")
+@runs("cmake", "docs/how-to/c.md")
 def test_the_page_on_c(prefix: Path, tmp_path: Path) -> None:
     cmake = need("cmake")
-    page = (ROOT / "docs" / "how-to" / "c.md").read_text()
-    program, stopped = re.findall(r"^```c\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (project,) = re.findall(r"^```cmake\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    program, stopped = blocks("c", "docs/how-to/c.md")
+    (project,) = blocks("cmake", "docs/how-to/c.md")
     (tmp_path / "CMakeLists.txt").write_text(project)
     (tmp_path / "main.c").write_text(program + stopped)
     flags = "-std=c99 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wpedantic -Werror"
@@ -134,6 +141,7 @@ def test_the_page_on_c(prefix: Path, tmp_path: Path) -> None:
     assert missing.stderr.startswith("crossdock_server_publish: ")
 
 
+@pytest.mark.long
 def test_a_table_of_c(prefix: Path, tmp_path: Path) -> None:
     program = built_c(prefix, tmp_path)
     env = environment(prefix)

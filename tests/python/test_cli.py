@@ -128,6 +128,7 @@ def test_serve_ends_cleanly(no_leftovers, files, number):
     assert not (files / "my.sock").exists()
 
 
+@pytest.mark.long
 def test_exit_codes(serving, files, tmp_path):
     _, err = crossdock("get", serving.uri, "flight", expect=3)
     assert err.startswith("NotFoundError: ")
@@ -142,7 +143,8 @@ def test_exit_codes(serving, files, tmp_path):
     crossdock("get", serving.uri, "flights", "-o", tmp_path / "x.xlsx", expect=2)
     crossdock("get", serving.uri, expect=2)
     crossdock("serve", files / "flights.arrow", files / "flights.arrow", expect=2)
-    crossdock("serve", files / "flights.arrow", "--name", "a", "--name", "b", expect=2)
+    _, err = crossdock("serve", files / "flights.arrow", "--name", "a", "--name", "b", expect=2)
+    assert "2 names for 1 file; give one for each" in err
     crossdock("serve", files / "flights.arrow", "--stable", "maybe", expect=2)
     _, err = crossdock("serve", files / "absent.arrow", expect=3)
     assert "absent.arrow" in err
@@ -153,6 +155,34 @@ def test_exit_codes(serving, files, tmp_path):
     assert err.startswith("InvalidDataError: ")
     _, err = crossdock("get", serving.uri, "flights", "-o", tmp_path / "no" / "such" / "folder.arrow", expect=3)
     assert err.count("\n") == 1
+
+
+def test_a_file_of_another_format_must_be_named_for_it(files):
+    for name, content, ends in (
+        ("flights.txt", "a,b\n1,2\n3,4\n5,6\n7,8\n", ".csv, or .json, .jsonl or .ndjson (an object on each line)"),
+        ("planes.arrow", (files / "planes.parquet").read_bytes(), ".parquet"),
+    ):
+        path = files / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        _, err = crossdock("serve", path, "--uri", "tcp:", expect=1)
+        assert err.startswith(f"InvalidDataError: {path} isn't an Arrow IPC file: this looks like ")
+        assert err.endswith(f". To be served, its name must end in {ends}\n")
+        with pytest.raises(xd.InvalidDataError, match=re.escape(f"must end in {ends}")):
+            xd.serve({"x": path})
+
+
+@pytest.mark.parametrize(
+    ("url", "help_"),
+    [
+        ("https://example.com/a.parquet", "download it first, and serve the file"),
+        ("s3:/a.parquet", "download it first, and serve the file"),
+        ("file:/a//b.arrow", "give the path alone, '/a//b.arrow'"),
+    ],
+)
+def test_a_url_is_quoted_as_it_was_given(url, help_):
+    for check in ((), ("--check",)):
+        _, err = crossdock("serve", url, "--uri", "tcp:", *check, expect=2)
+        assert err == (f"InvalidArgumentError: '{url}' is a URL, and only files of this machine have a path: {help_}\n")
 
 
 def test_a_stream_that_is_cut_off_leaves_no_file(tmp_path):
@@ -174,6 +204,7 @@ def test_a_stream_that_is_cut_off_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_killed_server_is_exit_code_5(script, tmp_path):
     server = script("""
         import sys
@@ -204,6 +235,7 @@ def test_a_killed_server_is_exit_code_5(script, tmp_path):
         stale.unlink()
 
 
+@pytest.mark.long
 def test_ctrl_c_in_get_is_exit_code_130(script):
     server = script("""
         import sys
@@ -347,6 +379,7 @@ def test_over_tcp_with_a_token(no_leftovers, files, monkeypatch):
     assert re.search(r"WARNING: .* gave a wrong token$", err)
 
 
+@pytest.mark.long
 def test_an_empty_token(no_leftovers, files, monkeypatch):
     """It is a mistake where a token is asked for. Over shm none is."""
     monkeypatch.setenv("CROSSDOCK_TOKEN", "")
@@ -361,6 +394,7 @@ def test_an_empty_token(no_leftovers, files, monkeypatch):
         assert err == "InvalidArgumentError: CROSSDOCK_TOKEN is empty: set it, or unset it\n"
 
 
+@pytest.mark.long
 def test_help_and_version():
     out, _ = crossdock("--version")
     assert out == f"crossdock {xd.__version__}\n"
@@ -384,6 +418,7 @@ def test_debug_shows_a_traceback(tmp_path):
     assert "did you mean shm:newcomer?" in err
 
 
+@pytest.mark.long
 def test_a_folder_is_no_file(files, monkeypatch):
     monkeypatch.chdir(files)
     for folder in (".", "/", files):
@@ -419,6 +454,7 @@ def test_a_reader_that_ends_first_is_exit_code_141():
         assert (get.returncode, err) == (141, b"")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["ucx", "fabric", "shm"])
 def test_checksum_where_there_is_none_names_the_option(files, scheme):
     uri = "shm:nobody" if scheme == "shm" else f"{scheme}://127.0.0.1:7700"
@@ -437,6 +473,7 @@ def test_a_remote_handle_is_for_get():
         assert err.startswith("UnsupportedError: the URI has a remote_handle, which only `crossdock get")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["tcp", "ucx", "fabric"])
 def test_addresses_that_arent_there_have_one_exit_code(files, scheme):
     try:
@@ -459,6 +496,7 @@ def test_an_error_of_several_lines_is_one_sentence_after_the_other():
     assert reporting.one_line("") == ""
 
 
+@pytest.mark.long
 def test_the_commands_that_connect_take_checksum(no_leftovers, files):
     serving = Serving(files / "flights.arrow", "--uri", "tcp:", "--no-checksum")
     try:
@@ -470,6 +508,7 @@ def test_the_commands_that_connect_take_checksum(no_leftovers, files):
         assert serving.stop()[0] == 0
 
 
+@pytest.mark.long
 def test_a_token_in_the_environment_is_for_tcp(no_leftovers, files, monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a token for other commands")
     for uri in ("shm:mine", None):
@@ -480,6 +519,7 @@ def test_a_token_in_the_environment_is_for_tcp(no_leftovers, files, monkeypatch)
             assert serving.stop() == (0, "", "")
 
 
+@pytest.mark.long
 def test_writing_needs_pyarrow(serving, tmp_path):
     (tmp_path / "pyarrow").mkdir()
     (tmp_path / "pyarrow" / "__init__.py").write_text("raise ImportError('no pyarrow here')")
@@ -501,6 +541,7 @@ def test_writing_needs_pyarrow(serving, tmp_path):
     assert "3 rows" in done.stdout
 
 
+@pytest.mark.long
 def test_remote_reads_are_said_in_so_many_words(files: Path) -> None:
     """Over ucx, for peers strictly as specified; it says where they find each table's bodies."""
     for arguments in (("serve", files / "flights.arrow", "--uri", "ucx:"), ("get", "shm:x", "flights")):
@@ -587,6 +628,7 @@ def test_h_is_help():
         assert crossdock(*command, "-h") == crossdock(*command, "--help")
 
 
+@pytest.mark.long
 def test_get_shows_tensors(tensors, tmp_path):
     for name in ("weights", r"b'\x00\x01'"):
         out, _ = crossdock("get", tensors.uri, name)
@@ -600,6 +642,7 @@ def test_get_shows_tensors(tensors, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["w.npy"]
 
 
+@pytest.mark.long
 def test_what_tensors_have_no_place_for(tensors, tmp_path):
     for name, file in (("weights", "w.arrow"), ("t", "t.npy")):
         _, err = crossdock("get", tensors.uri, name, "-o", tmp_path / file, expect=2)
@@ -613,6 +656,7 @@ def test_what_tensors_have_no_place_for(tensors, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_inspect_shows_tensors(tensors):
     out, _ = crossdock("inspect", tensors.uri)
     assert "1 table and 3 names of tensors" in out

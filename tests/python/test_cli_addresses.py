@@ -92,6 +92,7 @@ def test_the_uri_needs_no_quotes_whatever_the_file_is_called(serve, tmp_path, st
         assert pa.table(client.get(stem)) == TABLE
 
 
+@pytest.mark.long
 def test_the_uri_is_the_same_after_a_restart(serve, tmp_path):
     path = file(tmp_path)
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
@@ -117,6 +118,7 @@ def test_a_name_that_was_asked_for_and_is_in_use_is_an_error(serve, tmp_path):
     assert err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
     path = file(tmp_path)
     for uri, words in (
@@ -129,6 +131,17 @@ def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
             _, err = crossdock(*arguments, expect=2)
             assert err.startswith("UriError: ")
             assert words in err
+    for arguments, kind in (
+        (("ls", "localhost:7700"), "SchemeError"),
+        (("serve", path, "--uri", "my-host:1"), "UriError"),
+        (("ls", "10.0.0.7:7700"), "UriError"),
+        (("get", "[::1]:7700"), "UriError"),
+    ):
+        _, err = crossdock(*arguments, expect=2)
+        assert err.startswith(f"{kind}: ")
+        assert err.endswith(f"; did you mean tcp://{arguments[-1]}?\n")
+    _, err = crossdock("ls", "localhost:http", expect=2)
+    assert "did you mean" not in err
     monkeypatch.chdir(tmp_path)
     _, err = crossdock("serve", path, "--uri", "shm:nowhere/f", expect=3)
     assert f"the folder of shm:{tmp_path}/nowhere/f doesn't exist" in err
@@ -146,6 +159,7 @@ def test_what_is_no_name_is_wrong_usage(tmp_path, name):
         assert len(done.stderr) < 1000
 
 
+@pytest.mark.long
 def test_a_name_is_nothing_in_the_current_folder(serve, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = file(tmp_path)
@@ -157,6 +171,7 @@ def test_a_name_is_nothing_in_the_current_folder(serve, tmp_path, monkeypatch):
     assert crossdock("ls", "shm:./mine")[0] == crossdock("ls", "shm:mine")[0]
 
 
+@pytest.mark.long
 def test_a_folder_of_names_that_others_can_enter_is_refused(serve, tmp_path):
     names_folder().mkdir(mode=0o755)
     path = file(tmp_path)
@@ -191,6 +206,7 @@ def test_a_picked_uri_is_short():
 # ---- ls without a URI ----
 
 
+@pytest.mark.long
 def test_ls_lists_ones_own_servers(serve, tmp_path):
     out, err = crossdock("ls")
     assert out == ""
@@ -211,6 +227,7 @@ def test_ls_lists_ones_own_servers(serve, tmp_path):
         left.unlink()
 
 
+@pytest.mark.long
 def test_ls_waits_for_no_server_that_doesnt_answer(serve, tmp_path):
     serve(file(tmp_path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:

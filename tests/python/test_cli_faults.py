@@ -84,6 +84,7 @@ def test_a_port_that_is_taken_is_named(path):
     assert not (Path(os.environ["XDG_RUNTIME_DIR"]) / "crossdock" / "t.sock").exists()
 
 
+@pytest.mark.long
 def test_a_narrow_terminal(path, tmp_path):
     for arguments, code in ((("serve", tmp_path / "absent.arrow"), 3), (("serve", "--help"), 0), (("ls", "shm:no"), 4)):
         out = on_a_terminal([*COMMAND, *map(str, arguments)], columns=20, expect=code).decode()
@@ -129,9 +130,8 @@ def test_a_reader_of_the_uri_that_has_ended(path, no_leftovers):
 def test_a_terminal_that_is_closed_ends_it(path, no_leftovers):
     master, slave = pty.openpty()
     serving = subprocess.Popen(
-        [*COMMAND, "serve", str(path)], stdin=slave, stdout=subprocess.PIPE, stderr=slave, start_new_session=True,
-        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
-    )  # fmt: skip
+        ["setsid", "--ctty", *COMMAND, "serve", str(path)], stdin=slave, stdout=subprocess.PIPE, stderr=slave
+    )
     os.close(slave)
     assert serving.stdout is not None
     assert serving.stdout.readline() == b"shm:t\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import decimal
+import errno
 import io
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
+from crossdock.cli import writing
 
 ROWS = 25
 TABLE = pa.table(
@@ -58,6 +60,7 @@ def test_rows_as_json(server):
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_tensors_as_json(server):
     out, _ = get(server.uri, "weights", "--json")
     (about,) = map(json.loads, out.splitlines())
@@ -67,6 +70,7 @@ def test_tensors_as_json(server):
         assert "is for tables" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rows", [1, 10, 12, ROWS, ROWS + 5])
 def test_the_first_rows(server, rows, tmp_path):
     out, _ = get(server.uri, "t", "--json", "-n", rows)
@@ -119,6 +123,7 @@ def test_a_reader_that_ends_first(server):
     assert (run.returncode, run.stderr) == (141, b"")
 
 
+@pytest.mark.long
 def test_what_does_not_go_together(server, tmp_path):
     _, err = get(server.uri, "t", "--format", "csv", expect=2)
     assert "only with -o -" in err
@@ -173,6 +178,30 @@ def test_a_full_disk_names_the_file(server, tmp_path):
         assert not target.exists()
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".parquet", ".csv", ".jsonl"])
+def test_a_file_that_cannot_be_made_is_named_alone(server, tmp_path, suffix):
+    """Not the partial file beside it."""
+    target = tmp_path / f"t{suffix}"
+    partial = tmp_path / f".t{suffix}.{os.getpid()}.partial"
+    partial.symlink_to(partial)
+    with xd.connect(server.uri) as client, client.get("t") as reader, pytest.raises(xd.SystemError) as failed:
+        writing.write_file(target, reader.schema, reader)
+    assert str(failed.value) == f"writing {target} failed: {os.strerror(errno.ELOOP)}"
+    assert not partial.is_symlink()
+
+
+def test_a_file_that_may_not_be_made_is_a_permission_error(server, tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Failed to open local file '.t.partial'")
+
+    monkeypatch.setattr(writing, "open_sink", refuse)
+    target = tmp_path / "t.arrow"
+    with xd.connect(server.uri) as client, client.get("t") as reader, pytest.raises(xd.PermissionError) as failed:
+        writing.write_file(target, reader.schema, reader)
+    assert str(failed.value) == f"writing {target} failed: Permission denied"
+
+
+@pytest.mark.long
 def test_without_a_name(no_leftovers):
     """The only one is got; of several, it says which there are."""
     program = os.path.join(os.path.dirname(sys.executable), "crossdock")
@@ -205,6 +234,7 @@ def completed(line: str) -> list[str]:
     return run.stdout.split()
 
 
+@pytest.mark.long
 def test_shells_complete_servers_and_names(no_leftovers):
     with xd.serve({"flights": TABLE, "planes": TABLE}, uri="shm:completed-here"):
         assert "shm:completed-here" in completed("crossdock get ")

@@ -41,6 +41,7 @@ def fits(lines: list[str], columns: int = 80) -> bool:
     return all(cell_len(line) <= columns for line in lines if "\x1b" not in line)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_get_fits_and_says_what_it_leaves_out(columns):
     with xd.serve({"wide": WIDE}) as server:
@@ -63,6 +64,7 @@ def test_get_fits_and_says_what_it_leaves_out(columns):
     assert not any("…" in line or "more" in line for line in whole)
 
 
+@pytest.mark.long
 def test_long_cells_are_cut_between_characters():
     with xd.serve({"long": LONG}) as server:
         lines = on_a_terminal("get", server.uri, "long")
@@ -77,6 +79,7 @@ def test_long_cells_are_cut_between_characters():
     assert not any("more" in line for line in lines)
 
 
+@pytest.mark.long
 def test_ls_and_devices_fit(tmp_path):
     with xd.serve({"t" * 200: LONG, "u": LONG}) as server:
         for arguments in (("ls", server.uri), ("ls",), ("devices",)):

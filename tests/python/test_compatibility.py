@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.certificates import Certificates
 
 import crossdock as xd
+from crossdock._options import networks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HELLO, WELCOME, REFUSED = 1, 2, 3
@@ -63,7 +66,7 @@ def handshake(scheme: str, kind: int, rest: bytes = b"") -> bytes:
 
 
 def ours(scheme: str) -> str:
-    return constant(*SOURCES[f"handshake of `{scheme}`"])
+    return constant(*SOURCES[f"handshake of `{'shm' if scheme == 'shm' else 'tcp'}`"])
 
 
 @contextlib.contextmanager
@@ -80,13 +83,24 @@ def connected(uri: str) -> Iterator[socket.socket]:
         yield end
 
 
-def addresses(tmp_path: Path) -> dict[str, str]:
-    return {"shm": f"shm:{tmp_path / 'socket'}", "tcp": "tcp://127.0.0.1:0"}
-
-
-@pytest.mark.parametrize("scheme", ["shm", "tcp"])
+@pytest.mark.parametrize("scheme", ["shm", "tcp", "tcp+tls", "fabric"])
 def test_a_client_of_another_version_is_told_both(scheme, tmp_path):
-    with xd.serve({}, addresses(tmp_path)[scheme]) as server, connected(server.uri) as client:
+    """ucx, whose handshake is in its own messages: tests/unit/transport/ucx/handshake_test.cc."""
+    uri, tls = f"{scheme}://127.0.0.1:0", None
+    if scheme == "shm":
+        uri = f"shm:{tmp_path / 'socket'}"
+    elif scheme == "tcp+tls":
+        certificates = Certificates(tmp_path)
+        tls = xd.TLS(certificate=certificates.server, key=certificates.key(certificates.server))
+    elif scheme == "fabric" and not any(one["transport"] == "fabric" and one["found"] for one in networks()):
+        pytest.skip("needs libfabric")
+    with contextlib.ExitStack() as ends:
+        server = ends.enter_context(xd.serve({}, uri, tls=tls))
+        client = ends.enter_context(connected(server.uri))
+        if tls is not None:
+            context = ssl.create_default_context(cafile=str(certificates.issuer))
+            context.set_alpn_protocols(["crossdock"])
+            client = ends.enter_context(context.wrap_socket(client, server_hostname="127.0.0.1"))
         client.sendall(handshake(scheme, HELLO, bytes(72)))
         answer = client.recv(4096)
         start = 16 if scheme == "shm" else 24

@@ -20,7 +20,12 @@ FILES = sorted((ROOT / "tests" / "cuda_fake_cases").glob("*.py"))
 ON_A_GPU = [path for path in FILES if path.stem not in ("contexts", "faults")]  # which need the fake throughout
 
 
-@pytest.mark.parametrize("tests", FILES, ids=lambda path: path.stem)
+def marked(path: Path) -> Any:
+    long = path.stem in ("contexts", "faults", "pending_work")
+    return pytest.param(path, id=path.stem, marks=[pytest.mark.long] if long else [])
+
+
+@pytest.mark.parametrize("tests", map(marked, FILES))
 def test_on_the_fake(tests: Path) -> None:
     assert FAKE.exists(), f"{FAKE} is built with the C++ tests: ./dev build"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]

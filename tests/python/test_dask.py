@@ -23,7 +23,11 @@ import crossdock as xd
 import crossdock.dask
 from dask_programs import MIB
 
-dask.config.set({{"distributed.admin.system-monitor.interval": "50ms"}})
+dask.config.set({{
+    "distributed.admin.system-monitor.interval": "50ms",
+    # Every two seconds it drops all copies of a value but one, which may be the one that a task has changed.
+    "distributed.scheduler.active-memory-manager.start": False,
+}})
 
 def cluster(workers=2, **arguments):
     return LocalCluster(

@@ -63,6 +63,7 @@ def said(code: int, text: str) -> None:
     assert "Fatal Python error" not in rest
 
 
+@pytest.mark.long
 def test_a_write_by_torch_in_place_is_explained(tmp_path):
     pytest.importorskip("torch")
     said(
@@ -102,6 +103,7 @@ def test_it_goes_together_with_faulthandler_and_is_idempotent(tmp_path, script):
     said(*run(script, tmp_path))
 
 
+@pytest.mark.long
 def test_it_can_be_taken_out_again(tmp_path):
     assert run("xd.debug(); xd.debug(False); write()", tmp_path) == (-signal.SIGSEGV, "")
     code, text = run("faulthandler.enable(); xd.debug(); xd.debug(False); write()", tmp_path)

@@ -277,7 +277,7 @@ def test_withdrawn_memory_of_a_device_is_freed_though_the_hosts_copy_is_held(sim
     with xd.serve({"t": there(BATCH)}) as server, xd.connect(server.uri) as client:
         held = pa.table(client.get("t"))
         server.withdraw("t")
-        assert live_allocations(simulated_devices) == before
+        assert live_allocations(simulated_devices, before) == before
         assert held.to_batches() == [BATCH]
         del held
 
@@ -478,15 +478,15 @@ def test_memory_of_an_arena_lives_as_long_as_its_table_or_a_tensor(simulated_dev
     tensor = arena.tensor(8, "i8")
     with xd.serve({"t": tensor}) as server:
         del arena
-        assert live_allocations(simulated_devices) == before + 1
+        assert live_allocations(simulated_devices, before + 1) == before + 1
         del tensor
-        assert live_allocations(simulated_devices) == before + 1
+        assert live_allocations(simulated_devices, before + 1) == before + 1
         server.withdraw("t")
-        assert live_allocations(simulated_devices) == before
+        assert live_allocations(simulated_devices, before) == before
     tensor = xd.Arena(device="sim:1").tensor(8, "i8")
-    assert live_allocations(simulated_devices) == before + 1
+    assert live_allocations(simulated_devices, before + 1) == before + 1
     del tensor
-    assert live_allocations(simulated_devices) == before
+    assert live_allocations(simulated_devices, before) == before
 
 
 def test_what_arenas_of_devices_refuse(simulated_devices):

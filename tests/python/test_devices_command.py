@@ -95,6 +95,7 @@ def test_a_network_whose_library_is_missing(tmp_path, transport):
         pytest.skip(f"this build has no {transport}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", ["shm", "net", "nobody"])
 def test_a_provider_that_cant_be_used_is_said_on_its_line(provider):
     networks = {one["transport"]: one for one in json.loads(run("--json"))["networks"]}
@@ -111,6 +112,7 @@ def test_a_provider_that_cant_be_used_is_said_on_its_line(provider):
     assert (told["found"], told["provider"]) == (False, provider)
 
 
+@pytest.mark.long
 def test_everything_else_works_without_networks(tmp_path):
     """Where neither library of a network is there: tables of the host and of a device cross over shm and tcp."""
     script = """

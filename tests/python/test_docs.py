@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,24 +11,22 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.pages import ROOT, blocks, runs
 
 import crossdock as xd
 
-ROOT = Path(__file__).parents[2]
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
 
-def blocks(language: str, page: str = "README.md") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-
-
+@runs("python", "README.md", 0, 1)
 def test_the_readmes_arrays():
-    arrays, queues = blocks("python")[:2]
+    arrays, queues = blocks("python", "README.md")[:2]
     names: dict[str, object] = {}
     exec(arrays, names)
     exec(queues, names)
 
 
+@runs("python", "docs/how-to/arrays.md")
 def test_the_page_on_arrays(tmp_path):
     from crossdock.testing import simulated_devices
 
@@ -51,6 +48,7 @@ def test_the_page_on_arrays(tmp_path):
     assert "2 passed" in done.stdout, done.stdout
 
 
+@runs("python", "docs/how-to/tensors.md")
 def test_the_page_on_tensors():
     (block,) = blocks("python", "docs/how-to/tensors.md")
     names: dict[str, object] = {}
@@ -58,6 +56,7 @@ def test_the_page_on_tensors():
     assert str(names["here"]) == str(names["weights"])
 
 
+@runs("python", "docs/how-to/python*.md")
 def test_the_pages_on_python(tmp_path, monkeypatch):
     """Every block, one after the other."""
     monkeypatch.chdir(tmp_path)
@@ -94,6 +93,7 @@ def offload_blocks() -> tuple[str, str, list[str]]:
     return simulated, sycl, [block for block in page if block not in (simulated, sycl)]
 
 
+@runs("python", "docs/how-to/offload.md")
 def test_the_page_on_offloading():
     """Every block, one after the other, on three simulated devices in the place of the GPUs that it names."""
     from crossdock.testing import simulated_devices
@@ -108,6 +108,7 @@ def test_the_page_on_offloading():
         xd.offload.set_global_queue(None)
 
 
+@pytest.mark.long
 def test_the_page_on_offloading_with_dpctl(script):
     """Its part on dpctl and dpnp, and the function that it gives of the first way."""
     dpctl = pytest.importorskip("dpctl")
@@ -120,11 +121,12 @@ def test_the_page_on_offloading_with_dpctl(script):
     assert script("\n".join(["import crossdock as xd", sycl, scale, call])).finish() == "[0.0, 2.0, 4.0]\n"
 
 
+@runs("python", "README.md", 2, 3)
 def test_the_readmes_python(tmp_path):
     table = pa.table({"origin": ["JFK", "LGA"]})
     with pa.ipc.new_file(tmp_path / "flights.arrow", table.schema) as writer:
         writer.write(table)
-    _, _, serve, get = blocks("python")
+    _, _, serve, get = blocks("python", "README.md")
     serving = subprocess.Popen(
         [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )
@@ -141,6 +143,9 @@ def test_the_readmes_python(tmp_path):
     assert serving.returncode == 0
 
 
+@runs("cpp", "docs/how-to/cpp.md")
+@runs("cmake", "docs/how-to/cpp.md")
+@runs("text", "docs/how-to/cpp.md")
 @pytest.mark.long
 def test_the_page_on_cpp(tmp_path, monkeypatch):
     """Its project, made of its blocks, and the examples' against the library as a user has it."""
@@ -186,6 +191,14 @@ def test_the_page_on_cpp(tmp_path, monkeypatch):
     assert error.startswith("not found: nothing is published as 'wether'")
 
 
+@runs("cmake", "README.md")
+def test_the_readmes_cmake_is_that_of_the_page_on_cpp():
+    """Whose project test_the_page_on_cpp builds."""
+    (lines,) = blocks("cmake", "README.md")
+    (project,) = blocks("cmake", "docs/how-to/cpp.md")
+    assert [line for line in project.splitlines() if line in lines.splitlines()] == lines.splitlines()
+
+
 def test_other_standards_than_cpp_20_are_refused(tmp_path):
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
@@ -198,13 +211,14 @@ def test_other_standards_than_cpp_20_are_refused(tmp_path):
     subprocess.run([*command, "-std=c++20"], check=True, timeout=120)
 
 
+@runs("cpp", "README.md")
 def test_the_readmes_cpp(tmp_path):
     """Its program, as it stands there, with the library of the build, on the file that the Python example writes."""
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     library = BUILD / "src/libcrossdock.so"
     if compiler is None or not library.exists():
         pytest.skip("needs a C++ compiler and the library that the build makes")
-    (source,) = blocks("cpp")
+    (source,) = blocks("cpp", "README.md")
     (tmp_path / "readme.cc").write_text(source)
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", f"-I{BUILD / 'include'}"]
     linked = [str(library), f"-Wl,-rpath,{library.parent}", "-o", str(tmp_path / "readme")]

@@ -72,6 +72,7 @@ def test_tensors():
     ]
 
 
+@pytest.mark.long
 def test_exports():
     pytest.importorskip("torch")
     out = run("exports.py").splitlines()
@@ -85,6 +86,7 @@ def test_exports():
     ]
 
 
+@pytest.mark.long
 def test_dask_cluster():
     pytest.importorskip("distributed")
     out = run("dask_cluster.py")
@@ -92,6 +94,7 @@ def test_dask_cluster():
     assert "np.float64(1000000.0), np.float64(1000000.0)" in out
 
 
+@pytest.mark.long
 def test_workers():
     out = run("workers.py")
     assert len(out.splitlines()) == 9
@@ -105,6 +108,7 @@ def test_peers():
     ]
 
 
+@pytest.mark.long
 def test_query_table():
     assert run("query_table.py").splitlines() == [
         "DuckDB: [(99, 26.25)]",
@@ -113,6 +117,7 @@ def test_query_table():
     ]
 
 
+@pytest.mark.long
 def test_parts_of_a_table():
     assert run("parts_of_a_table.py").splitlines() == [
         f"rows: {list(range(499_995, 500_005))}",
@@ -122,6 +127,7 @@ def test_parts_of_a_table():
     ]
 
 
+@pytest.mark.long
 def test_twohosts(monkeypatch):
     monkeypatch.setenv("CROSSDOCK_TOKEN", "a secret of both machines")
     serving = subprocess.Popen(
@@ -136,6 +142,14 @@ def test_twohosts(monkeypatch):
     finally:
         serving.communicate("\n", timeout=60)
     assert serving.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["serve.py", "get.py"])
+def test_twohosts_without_an_address(name):
+    command = [sys.executable, str(EXAMPLES / "twohosts" / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"usage: CROSSDOCK_TOKEN=SECRET python {name} .*\n", done.stderr)
 
 
 def test_arena():
@@ -184,6 +198,7 @@ def run_cpp(name: str, *arguments: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
 
 
+@pytest.mark.long
 def test_cpp_server_and_clients():
     server = [str(CPP / "table_server")]
     with Child(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:

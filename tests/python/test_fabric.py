@@ -58,6 +58,7 @@ def test_a_way_can_be_forced(way: str) -> None:
             xd.connect(server.uri, way="map").list()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_fabric")
 def test_files_and_memory_of_devices_are_sent_from_copies(tmp_path, script) -> None:
     program = script(

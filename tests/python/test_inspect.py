@@ -135,6 +135,7 @@ def test_where_buffers_are(tmp_path: Path) -> None:
     assert "... and 1 more batch; --limit 0 shows all" in out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_files(tmp_path: Path, codec: str) -> None:
     values = pa.array(range(10_000), pa.int64())
@@ -246,6 +247,7 @@ def test_nested_types_and_views(tmp_path: Path) -> None:
     assert re.search(r"^ +z +null +2 +2 +\(none\)$", out, re.MULTILINE), out
 
 
+@pytest.mark.long
 def test_other_files(tmp_path: Path) -> None:
     """V4, a file without batches, many batches, and the metadata of footers and messages."""
     path = write_stream(tmp_path / "v4.arrows", [BATCH], metadata_version=pa.ipc.MetadataVersion.V4)
@@ -289,6 +291,7 @@ def test_names_from_elsewhere_are_harmless(tmp_path: Path) -> None:
     assert about["fields"][0]["metadata"] == [["k\x1b", "v" * 500], ["bytes", r"\xff"]]
 
 
+@pytest.mark.long
 def test_bad_files(tmp_path: Path) -> None:
     whole = write_file(tmp_path / "whole.arrow", [BATCH]).read_bytes()
     for content in (b"not an Arrow file, by any means", whole[:-20], whole[: len(whole) // 2], whole[:12]):
@@ -314,6 +317,7 @@ def test_a_file_that_only_serve_reads(tmp_path: Path) -> None:
     assert "`crossdock serve` reads .parquet" in err
 
 
+@pytest.mark.long
 def test_wrong_usage(tmp_path: Path) -> None:
     path = write_file(tmp_path / "x.arrow", [MORE])
     inspect(path, "x", expect=2)
@@ -352,6 +356,8 @@ def test_a_catalog(tmp_path: Path) -> None:
         return pa.RecordBatchReader.from_batches(MORE.schema, [MORE])
 
     with xd.serve({"flights": batches_of(BATCH), "made": make}) as server:
+        with xd.serve({"one": pa.table({"n": [1]})}) as other:
+            assert "one: 1 row, " in inspect(other.uri)[0]
         out, err = inspect(server.uri)
         assert err == ""
         assert out.splitlines()[0].endswith(": 2 tables")
@@ -367,6 +373,7 @@ def test_a_catalog(tmp_path: Path) -> None:
         assert [field["path"] for field in tables[0]["fields"]] == ["n", "s", "u"]
 
 
+@pytest.mark.long
 def test_a_stream_as_it_comes() -> None:
     with xd.serve({"flights": batches_of(BATCH, MORE)}) as server:
         out, err = inspect(server.uri, "flights", "--buffers")
@@ -508,6 +515,7 @@ def test_the_messages_of_dictionaries_and_of_a_cancelled_stream() -> None:
     assert sum(line.startswith("-> tagged    free_data") for line in lines) == 2
 
 
+@pytest.mark.long
 def test_the_messages_of_a_stream_that_stalls() -> None:
     """They are there while it does, and the wait ends."""
     go_on = threading.Event()

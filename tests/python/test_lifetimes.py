@@ -227,6 +227,7 @@ AT_EXIT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", AT_EXIT)
 def test_interpreter_exit(script, how):
     import textwrap
@@ -243,6 +244,92 @@ def stream():
     _, err = process.process.communicate(timeout=60)
     assert process.process.returncode == 0, err
     assert err == ""
+
+
+IN_A_DAEMON = {
+    "the text of a batch": "repr(read)",
+    "publishing": "server.publish('t', table, replace=True)",
+    "a property": "xd.asarray(WithProperty())",
+    "a method": "xd.asarray(WithMethod())",
+    "the end of an owner": "xd.from_array_interface(INTERFACE, Owner())",
+}
+
+
+@pytest.mark.parametrize("work", IN_A_DAEMON.values(), ids=IN_A_DAEMON)
+def test_daemons_call_python_through_the_package_as_the_interpreter_ends(script, work):
+    """Python before 3.14 ends such a thread by unwinding its stack, in which the module has frames."""
+    script(
+        """
+        import sys, threading, time
+        import numpy as np, pyarrow as pa
+        import crossdock as xd
+        sys.setswitchinterval(1e-5)
+        VALUES = np.arange(3.0)
+        INTERFACE = VALUES.__array_interface__
+        def work_a_little():
+            for _ in range(100):
+                pass
+        class WithProperty:
+            @property
+            def __array_interface__(self):
+                work_a_little()
+                return INTERFACE
+        class WithMethod:
+            def __dlpack_device__(self):
+                work_a_little()
+                return VALUES.__dlpack_device__()
+            def __dlpack__(self, **keywords):
+                work_a_little()
+                return VALUES.__dlpack__()
+        class Owner:
+            def __del__(self):
+                work_a_little()
+        table = pa.table({"a": range(1000)})
+        read = xd.RecordBatch(table.to_batches()[0])
+        server = xd.serve({"t": table})
+        begun = threading.Barrier(3)
+        def run():
+            begun.wait()
+            while True:
+                eval(sys.argv[1])
+        for _ in range(2):
+            threading.Thread(target=run, daemon=True).start()
+        begun.wait()
+        time.sleep(0.2)
+        """,
+        work,
+    ).finish()
+
+
+def test_ctrl_c_ends_the_exit_though_a_source_runs_python(script):
+    process = script(
+        """
+        import atexit, os, signal, sys, threading
+        import pyarrow as pa
+        begun = threading.Event()
+        SCHEMA = pa.schema([("a", pa.int64())])
+        def never():
+            begun.set()
+            while True:
+                sum(range(1000))
+            yield
+        def interrupt():
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        import crossdock as xd
+        server = xd.serve({"f": lambda: pa.RecordBatchReader.from_batches(SCHEMA, never())})
+        def read():
+            try:
+                next(xd.connect(server.uri).get("f"))
+            except xd.Error:
+                pass
+        threading.Thread(target=read, daemon=True).start()
+        begun.wait()
+        atexit.register(interrupt)  # called before the servers are closed
+        """
+    )
+    said = process.finish(expect=None)
+    assert said.startswith("exit 0\n"), said
+    assert "Fatal Python error" not in said
 
 
 def test_the_socket_goes_with_its_server():
@@ -329,6 +416,7 @@ def test_fork(script, uri, way):
     assert out == "done\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("uri", "way"), CONNECTIONS)
 def test_a_forked_child_that_exits_by_itself(script, uri, way):
     """In the middle of a body, with copies of the server's and the client's objects."""

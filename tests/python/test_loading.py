@@ -196,6 +196,14 @@ def test_urls_are_refused_with_what_helps(url, call):
         refused(url)
 
 
+def test_a_url_that_was_a_path_has_its_slashes():
+    for call in (xd.open, lambda url: xd.serve({"x": url})):
+        with pytest.raises(xd.InvalidArgumentError, match=r"^'https://example\.org/x\.arrow' is a URL"):
+            call(Path("https://example.org/x.arrow"))
+    with pytest.raises(xd.InvalidArgumentError, match=r"^'file:///t/x\.arrow' is a URL.* path alone, '/t/x\.arrow'"):
+        xd.open(Path("file:///t/x.arrow"))
+
+
 class Web(http.server.BaseHTTPRequestHandler):
     """Serves `FILES`, whole or a range of one."""
 
@@ -384,7 +392,7 @@ class TestIsRefused:
             served(tmp_path / name)
 
     def test_a_mode_that_there_is_not(self, tmp_path):
-        with pytest.raises(xd.InvalidArgumentError, match="mode must be one of"):
+        with pytest.raises(xd.InvalidArgumentError, match="mode must be"):
             served(write(tmp_path, "t.csv"), mode="tabel")
 
     def test_what_is_not_there(self, tmp_path):
@@ -515,6 +523,7 @@ def test_without_pyarrow_it_says_so(tmp_path, script):
     program.finish()
 
 
+@pytest.mark.long
 def test_the_command_serves_files_and_folders(tmp_path, program):
     parquet, jsonl = write(tmp_path, "one.parquet"), write(tmp_path, "two.jsonl")
     write(tmp_path, "three/0.csv")
@@ -546,6 +555,7 @@ def open_files(pid: int) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_the_command_ends_while_it_reads(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("n\n" + "123456789\n" * (12 << 20))

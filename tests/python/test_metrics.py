@@ -6,7 +6,6 @@ import contextlib
 import gc
 import http.client
 import json
-import os
 import shutil
 import signal
 import socket
@@ -191,6 +190,41 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(server):
         xd.connect("shm:other")
     with pytest.raises(xd.ConnectionError, match=taken):
         xd.relay(server.uri, "shm:other", metrics=taken)
+
+
+def test_without_a_thread_nothing_is_left(server, monkeypatch):
+    begun = []
+
+    def refuse(thread):
+        begun.append(thread._target.__self__)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            xd.serve({"t": TABLE}, "shm:other", metrics=FREE)
+    (http_server,) = begun
+    assert http_server._socket.fileno() < 0
+    assert http_server._loop.is_closed()
+    assert http_server not in _http._servers
+    with pytest.raises(xd.NotFoundError):
+        xd.connect("shm:other")
+
+
+def test_at_the_end_all_are_closed_also_after_an_error(monkeypatch):
+    serving = [_http.HttpServer(_http.Address.of(FREE), lambda request: _http.Answer(200, b"")) for _ in range(3)]
+    close = _http.HttpServer.close
+
+    def close_and_fail(one):
+        close(one)
+        raise RuntimeError("this one can't")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_http, "_servers", serving)
+        patched.setattr(_http.HttpServer, "close", close_and_fail)
+        with pytest.raises(RuntimeError, match="this one can't"):
+            _http._close_all()
+    assert not [one for one in serving if one._thread.is_alive()]
 
 
 @pytest.mark.parametrize("address", ["", ":9464", "127.0.0.1", "127.0.0.1:http", "a:65536", "::1:80", "[::1]"])
@@ -384,24 +418,29 @@ def test_a_server_that_is_dropped_is_closed_with_its_metrics():
         xd.connect(at)
 
 
-def test_a_forked_child_leaves_the_port_to_the_parent():
-    server = xd.serve({"t": TABLE}, metrics=FREE)
-    uri = server.metrics.uri
-    ready, done = os.pipe(), os.pipe()
-    if (child := os.fork()) == 0:
-        server.metrics.close()
-        os.write(ready[1], b"x")
-        os.read(done[0], 1)
-        os._exit(0)
-    os.read(ready[0], 1)
+def test_a_forked_child_leaves_the_port_to_the_parent(script):
+    forked = script("""
+        import os, sys, crossdock as xd
+        server = xd.serve({}, metrics="127.0.0.1:0")
+        if (child := os.fork()) == 0:
+            server.metrics.close()
+            print("closed", flush=True)
+            sys.stdin.readline()
+            os._exit(0)
+        print(server.metrics.uri, flush=True)
+        sys.stdin.readline()
+        server.close()
+        print("server closed", flush=True)
+        print(os.waitpid(child, 0)[1])
+    """)
+    uri = next(line for line in (forked.read_line(), forked.read_line()) if line != "closed")
     assert ask(uri, "/healthz")[0] == 200
-    server.close()
+    forked.write_line("")
+    assert forked.read_line() == "server closed"
     with pytest.raises(ConnectionRefusedError):
         ask(uri)
-    os.write(done[1], b"x")
-    assert os.waitpid(child, 0)[1] == 0
-    for descriptor in (*ready, *done):
-        os.close(descriptor)
+    forked.write_line("")
+    assert forked.finish() == "0\n"
 
 
 def test_without_prometheus_client_it_says_what_to_install():
@@ -418,6 +457,7 @@ def test_nothing_of_it_is_imported_without_metrics():
     assert not [name for name in names if name.startswith(("prometheus", "opentelemetry", "crossdock._http"))]
 
 
+@pytest.mark.long
 def test_the_command_has_them(tmp_path):
     xd.write(TABLE, tmp_path / "t.arrow")
     command = [sys.executable, "-m", "crossdock", "serve", str(tmp_path / "t.arrow"), "--metrics"]

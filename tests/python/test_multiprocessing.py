@@ -160,6 +160,7 @@ def test_what_is_unchanged_is_not_copied_again(run):
     )
 
 
+@pytest.mark.long
 def test_pools_and_executors_pass_frames_and_tables(run):
     run(
         """
@@ -204,6 +205,7 @@ def test_pools_and_executors_pass_frames_and_tables(run):
     )
 
 
+@pytest.mark.long
 def test_joblib_passes_what_it_does_not_map(run):
     pytest.importorskip("joblib")
     run(
@@ -295,6 +297,7 @@ def test_what_was_passed_on_stays_when_the_one_between_has_ended(run):
     )
 
 
+@pytest.mark.long
 def test_processes_that_have_ended_cost_no_descriptors(run):
     run(
         """
@@ -443,6 +446,7 @@ if __name__ == "__main__":
     program.finish()
 
 
+@pytest.mark.long
 def test_more_arrays_than_descriptors_arrive(run):
     """Of one message, the first one: the receiver connects when the sender has lent what it may."""
     run(
@@ -494,6 +498,7 @@ def test_pandas_text_goes_by_its_own_buffers():
         assert pickled(array[:0])[1] < 1000
 
 
+@pytest.mark.long
 def test_what_finds_no_memory_goes_by_value(run):
     run(
         ECHO,

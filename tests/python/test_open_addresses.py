@@ -64,6 +64,7 @@ def available(scheme: str) -> bool:
     return True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["ucx", "fabric"])
 def test_other_networks(tmp_path, scheme):
     if not available(scheme):
@@ -73,6 +74,7 @@ def test_other_networks(tmp_path, scheme):
     assert OPEN not in log_of(tmp_path, "--uri", f"{scheme}://127.0.0.1:0")
 
 
+@pytest.mark.long
 def test_flight(tmp_path):
     try:
         xd.serve(flight="grpc://127.0.0.1:0").close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -15,26 +14,30 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from tests.pages import DOCS, ROOT, blocks, closed, local
+from tests.pages import DOCS, ROOT, blocks, closed, local, runs
 
 import crossdock as xd
 
+OPERATIONS = "docs/how-to/operations.md"
 
+
+@runs("python", "docs/index.md")
 def test_the_first_page(capsys):
-    (block,) = blocks("python", "index.md")
+    (block,) = blocks("python", "docs/index.md")
     assert len(block.splitlines()) <= 10
     names: dict[str, Any] = {}
     exec(block, names)
     names["server"].close()
     assert "celsius: double" in capsys.readouterr().out
-    assert "pip install 'crossdock[io]'" in blocks("sh", "index.md")[0]
+    assert "pip install 'crossdock[io]'" in blocks("sh", "docs/index.md")[0]
 
 
+@runs("python", "docs/tutorials/first-table.md")
 def test_the_first_tutorial(tmp_path, monkeypatch):
     """Its two programs, in two processes, and its commands, with a socket in a folder of the test's."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     tmp_path.chmod(0o700)
-    serve, read = blocks("python", "tutorials/first-table.md")
+    serve, read = blocks("python", "docs/tutorials/first-table.md")
     options: dict[str, Any] = {"text": True, "cwd": tmp_path}
     serving = subprocess.Popen(
         [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
@@ -52,7 +55,7 @@ def test_the_first_tutorial(tmp_path, monkeypatch):
     assert got.endswith("[{'flight': 1714, 'origin': 'LGA', 'delay': 4.0}]\n")
 
     pa.parquet.write_table(pa.table({"flight": [1545]}), tmp_path / "flights.parquet")
-    _, commands = blocks("sh", "tutorials/first-table.md")
+    _, commands = blocks("sh", "docs/tutorials/first-table.md")
     serve_command, get_command = [[sys.executable, "-m", *line.split()] for line in commands.splitlines()]
     serving = subprocess.Popen(serve_command, stdout=subprocess.PIPE, **options)
     try:
@@ -65,6 +68,7 @@ def test_the_first_tutorial(tmp_path, monkeypatch):
     assert "1545" in got
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("notebook", sorted(DOCS.glob("**/*.ipynb")), ids=lambda path: path.stem)
 def test_a_notebook_shows_what_is_stored_in_it(notebook):
     command = [sys.executable, ROOT / "tools" / "notebooks.py", notebook]
@@ -72,11 +76,12 @@ def test_a_notebook_shows_what_is_stored_in_it(notebook):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@runs("python", "docs/how-to/libraries.md")
 def test_the_page_on_libraries():
     names: dict[str, Any] = {}
     needs = {"torch": "torch", "jax": "jax"}
     try:
-        for block in blocks("python", "how-to/libraries.md"):
+        for block in blocks("python", "docs/how-to/libraries.md"):
             needed = re.search(r"^import (torch|jax)", block, re.MULTILINE)
             if needed is None or _there(needs[needed[1]]):
                 exec(block, names)
@@ -85,10 +90,14 @@ def test_the_page_on_libraries():
         names["server"].close()
 
 
+@runs("python", "docs/reference/api/*.md")
 @pytest.mark.parametrize("page", sorted((DOCS / "reference" / "api").glob("*.md")), ids=lambda path: path.stem)
-def test_the_examples_of_the_reference(page):
-    for block in blocks("python", f"reference/api/{page.name}"):
-        exec(block, {"__name__": "example"})
+def test_the_examples_of_the_reference(page, tmp_path):
+    for block in blocks("python", f"docs/reference/api/{page.name}"):
+        if page.stem == "engines":  # a program, whose processes import it
+            assert _output_of(block, tmp_path) == ["1000000.0", "1"]
+        else:
+            exec(block, {"__name__": "example"})
 
 
 def _there(package: str) -> bool:
@@ -97,9 +106,10 @@ def _there(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
+@runs("python", "docs/how-to/exports.md", 0)
 def test_the_page_on_exports_in_python():
     names: dict[str, Any] = {}
-    exec(blocks("python", "how-to/exports.md")[0], names)
+    exec(blocks("python", "docs/how-to/exports.md")[0], names)
     assert xd.asarray(names["Samples"](4)).shape == (4, 2)
 
 
@@ -121,15 +131,18 @@ def _pybind11() -> tuple[list[str], list[str]]:
     return [f"-I{pytest.importorskip('pybind11').get_include()}"], []
 
 
+@runs("c", "docs/how-to/exports.md")
+@runs("cpp", "docs/how-to/exports.md", 0, 1)
+@runs("python", "docs/how-to/exports.md", 1)
 @pytest.mark.parametrize("kind", ["nanobind", "pybind11", "c"])
 @pytest.mark.long
 def test_the_page_on_exports_in_compiled_languages(kind, tmp_path):
     compiled = {"nanobind": 0, "pybind11": 1}
     if kind == "c":
-        compiler, suffix, (source,) = _compiler("gcc"), "c", blocks("c", "how-to/exports.md")
+        compiler, suffix, (source,) = _compiler("gcc"), "c", blocks("c", "docs/how-to/exports.md")
         options, sources = ["-std=c11", "-Wextra"], []
     else:
-        compiler, suffix, source = _compiler("g++"), "cc", blocks("cpp", "how-to/exports.md")[compiled[kind]]
+        compiler, suffix, source = _compiler("g++"), "cc", blocks("cpp", "docs/how-to/exports.md")[compiled[kind]]
         options, sources = _nanobind() if kind == "nanobind" else _pybind11()
         options = [*options, "-std=c++17"]
     (tmp_path / f"samples.{suffix}").write_text(source)
@@ -138,7 +151,7 @@ def test_the_page_on_exports_in_compiled_languages(kind, tmp_path):
     command = [compiler, *options, "-Wall", "-shared", "-fPIC", "-fvisibility=hidden", include, f"samples.{suffix}"]
     subprocess.run([*command, *sources, "-o", module], cwd=tmp_path, check=True, timeout=300)
 
-    _, derived = blocks("python", "how-to/exports.md")
+    _, derived = blocks("python", "docs/how-to/exports.md")
     use = "import numpy as np\nassert np.asarray(Samples(4)).shape == (4, 2)\nprint(np.asarray(Samples(2)).sum())\n"
     (tmp_path / "program.py").write_text(derived + use)
     done = subprocess.run(
@@ -147,10 +160,11 @@ def test_the_page_on_exports_in_compiled_languages(kind, tmp_path):
     assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr
 
 
+@runs("yaml", "docs/how-to/containers.md")
 def test_the_configuration_for_kubernetes_is_yaml():
     """By the reader that Dask has; its fields are those of Kubernetes, which isn't here to say so."""
     yaml = pytest.importorskip("yaml")
-    (block,) = blocks("yaml", "how-to/containers.md")
+    (block,) = blocks("yaml", "docs/how-to/containers.md")
     pod = yaml.safe_load(block)
     folders = {container["volumeMounts"][0]["mountPath"] for container in pod["spec"]["containers"]}
     uri = pod["spec"]["containers"][0]["args"][3]
@@ -158,8 +172,9 @@ def test_the_configuration_for_kubernetes_is_yaml():
     assert pod["spec"]["volumes"] == [{"name": "crossdock", "emptyDir": {}}]
 
 
+@runs("python", "docs/how-to/relay.md")
 def test_the_page_on_relays(tmp_path, capsys):
-    (relay,) = blocks("python", "how-to/relay.md")
+    (relay,) = blocks("python", "docs/how-to/relay.md")
     with xd.serve({"forecast": pa.table({"x": [1]})}, "tcp:") as server:
         names: dict[str, Any] = {"xd": xd}
         at = f"shm:{tmp_path}/relay.sock"
@@ -167,98 +182,53 @@ def test_the_page_on_relays(tmp_path, capsys):
     assert capsys.readouterr().out.strip() == at
 
 
+@runs("python", "docs/how-to/containers.md")
 def test_the_page_on_containers(tmp_path):
-    (block,) = blocks("python", "how-to/containers.md")
+    (block,) = blocks("python", "docs/how-to/containers.md")
     names: dict[str, Any] = {"xd": xd, "tables": {"t": pa.table({"x": [1]})}}
     exec(block.replace("/run/crossdock", str(tmp_path)), names)
     assert pa.table(names["client"].get("t")).num_rows == 1
     closed(names)
 
 
+@runs("python", "docs/how-to/dask.md")
+@runs("python", "docs/how-to/multiprocessing.md", 0)
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["dask", "multiprocessing"])
 def test_the_pages_on_worker_processes(page, script):
     if page == "dask":
         pytest.importorskip("distributed")
-    first, *programs = blocks("python", f"how-to/{page}.md")
+    first, *programs = blocks("python", f"docs/how-to/{page}.md")
     assert script(first).finish() == ""
     assert len(programs) == (page == "multiprocessing")
 
 
+@runs("python", "docs/how-to/multiprocessing.md", 1)
 def test_the_program_of_the_page_on_worker_processes(tmp_path):
-    (tmp_path / "program.py").write_text(blocks("python", "how-to/multiprocessing.md")[1])
+    output = _output_of(blocks("python", "docs/how-to/multiprocessing.md")[1], tmp_path)
+    assert output == ["4000000.0", "[-1.  1.  4.] 4"]
+
+
+def _output_of(program: str, folder: Path) -> list[str]:
+    """Runs a program that writes no errors, and returns the lines of its output."""
+    (folder / "program.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["4000000.0", "[-1.  1.  4.] 4"]
+    return done.stdout.splitlines()
 
 
-# Pages whose code other tests run.
-RUN_BY = {
-    "how-to/flight.md": "tests/interop/test_flight_page.py",
-    "how-to/arrays.md": "tests/python/test_docs.py",
-    "how-to/check.md": "tests/check/test_check.py",
-    "how-to/cpp.md": "tests/python/test_docs.py",
-    "how-to/offload.md": "tests/python/test_docs.py",
-    "how-to/python.md": "tests/python/test_docs.py",
-    "how-to/python-memory.md": "tests/python/test_docs.py",
-    "how-to/python-peers.md": "tests/python/test_docs.py",
-    "how-to/ray.md": "tests/python/test_ray.py",
-    "how-to/tensors.md": "tests/python/test_docs.py",
-}
+# ---- configurations and output ----
 
 
-def test_every_page_with_code_is_run():
-    code = re.compile(r"^```(python|cpp|c|cmake|rust|go)$", re.MULTILINE)
-    pages = {str(path.relative_to(DOCS)) for path in DOCS.glob("**/*.md") if code.search(path.read_text())}
-    here = Path(__file__).read_text()
-    parametrized = {"how-to/dask.md", "how-to/multiprocessing.md"}
-    parametrized |= {page for page in pages if page.startswith("reference/api/")}
-    for page in pages - parametrized:
-        text = (ROOT / RUN_BY[page]).read_text() if page in RUN_BY else here.partition("RUN_BY = ")[0]
-        assert f'"{page}"' in text or Path(page).name in text or f'"{Path(page).stem}"' in text, page
-
-
-# ---- commands and configurations -----------------------------------------------------------------------------------
-
-
-def command_lines() -> list[str]:
-    """The lines of all pages that call the command, without those that show its forms (`[--json]`)."""
-    pages = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
-    texts = [block for page in pages for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S)]
-    lines = [line for text in texts for line in text.splitlines() if line.startswith("crossdock ")]
-    return [line for line in lines if not re.search(r"\[-|\[\w+ |\.\.\.", line) and "USER" not in line]
-
-
-@pytest.mark.parametrize("line", sorted(set(command_lines())))
-def test_a_command_of_a_page_is_one(line):
-    import typer
-
-    from crossdock.cli import application
-
-    words = shlex.split(line, comments=True)
-    end = next((at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&")), len(words))
-    top = typer.main.get_command(application())
-    context = top.make_context("crossdock", [], resilient_parsing=True)
-    name, *arguments = words[1:end]
-    command = top.get_command(context, name)  # type: ignore[attr-defined]
-    assert command is not None, f"there is no command {name}"
-    wrong_usage = typer.BadParameter.__bases__[0]
-    try:
-        command.make_context(name, arguments, parent=context)
-    except wrong_usage as error:
-        if "does not exist" not in str(error):  # a file that isn't here
-            raise
-
-
-def test_there_are_commands_in_the_pages():
-    assert len(command_lines()) > 20
-
-
-def test_the_configuration_of_the_page_on_operations(tmp_path):
-    (block,) = blocks("toml", "how-to/operations.md")
+@runs("toml", "docs/how-to/operations.md", 0, 1)
+@pytest.mark.parametrize("number", [0, 1], ids=["service", "container"])
+def test_the_configurations_of_the_page_on_operations(tmp_path, number):
+    block = blocks("toml", OPERATIONS)[number]
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
-    block = block.replace('"ada"', f'"{user}"').replace("/run/crossdock", str(tmp_path))
+    block = block.replace('"ada"', f'"{user}"')
+    block = block.replace("/run/crossdock/", f"{tmp_path}/").replace('"/tables/', f'"{tmp_path}/')
     (tmp_path / "crossdock.toml").write_text(block)
     (tmp_path / "token").write_text("a secret of the test's, long enough")
     (tmp_path / "token").chmod(0o600)
@@ -269,3 +239,49 @@ def test_the_configuration_of_the_page_on_operations(tmp_path):
     command = [sys.executable, "-m", "crossdock", "serve", "--config", "crossdock.toml", "--check"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@runs("text", "docs/how-to/operations.md", 0)
+def test_the_error_of_the_page_on_operations(tmp_path):
+    """A key of the configuration before it that is written wrongly."""
+    path = tmp_path / "crossdock.toml"
+    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    path.write_text(blocks("toml", OPERATIONS)[0].replace("lease_limit", "lease_limt").replace('"ada"', f'"{user}"'))
+    command = [sys.executable, "-m", "crossdock", "serve", "--config", path, "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.replace(str(path), "/etc/crossdock/crossdock.toml") == blocks("text", OPERATIONS)[0]
+
+
+@runs("yaml", "docs/how-to/operations.md")
+def test_the_configuration_for_prometheus_asks_the_address_of_the_page():
+    yaml = pytest.importorskip("yaml")
+    (block,) = blocks("yaml", OPERATIONS)
+    (job,) = yaml.safe_load(block)["scrape_configs"]
+    (target,) = [target for config in job["static_configs"] for target in config["targets"]]
+    assert set(job) == {"job_name", "static_configs"}
+    assert f"`--metrics {target}`" in (ROOT / OPERATIONS).read_text()
+
+
+@runs("text", "docs/how-to/operations.md", 1)
+def test_the_snapshot_of_the_page_on_operations_has_the_form_of_one():
+    """Its lines about the server, and the first columns of its table of consumers."""
+    shown = blocks("text", OPERATIONS)[1].split("\n\n")
+    with xd.serve({"flights": pa.table({"x": [1]})}) as server:
+        command = [sys.executable, "-m", "crossdock", "top", server.uri, "--once", "--interval", "0.1"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    told = done.stdout.split("\n\n")
+    lines = [[re.split(r" {2,}", line)[0] for line in part.splitlines()] for part in (shown[0], told[0])]
+    assert lines[0] == lines[1]
+    columns, every = [re.split(r" {2,}", part.splitlines()[0]) for part in (shown[1], told[1])]
+    assert columns == every[: len(columns)]
+    assert len({len(re.findall(r" {2,}\S", line)) for line in shown[1].splitlines()}) == 1
+
+
+@runs("text", "docs/reference/cli.md", 1)
+def test_the_messages_of_the_page_on_the_command():
+    table = pa.table({"d": pa.array(["a", "b"]).dictionary_encode()})
+    with xd.serve({"d": table}) as server:
+        command = [sys.executable, "-m", "crossdock", "inspect", server.uri, "d", "--wire"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == blocks("text", "docs/reference/cli.md")[1]

@@ -9,6 +9,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = [ROOT / name for name in PROJECT["tool"]["pytest"]["ini_options"]["testpaths"]]
@@ -31,6 +33,7 @@ def test_the_folders_of_tests_are_there_and_hold_tests():
         assert list(folder.rglob("test_*.py")), f"{folder} holds no test"
 
 
+@pytest.mark.long
 def test_the_test_group_has_whatever_the_tests_import():
     # The tests run the benchmarks, in processes of their own; mypy is run, too.
     files = [ROOT / "tests" / "conftest.py", *(ROOT / "bench").glob("*.py")]

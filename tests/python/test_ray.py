@@ -8,15 +8,13 @@ import shutil
 import sys
 import tempfile
 import textwrap
-from pathlib import Path
 
 import pytest
+from tests.pages import ROOT, blocks, runs
 
 import crossdock as xd
 
 pytestmark = pytest.mark.long
-
-ROOT = Path(__file__).parents[2]
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray isn't installed: pip install --group engines"
@@ -517,10 +515,9 @@ def test_actors_of_other_machines_receive_over_tcp(run):
     )
 
 
+@runs("python", "docs/how-to/ray.md")
 @needs_ray
 def test_the_page_runs(run):
-    from tests.python.test_docs import blocks
-
     register, actors, moving, streams = blocks("python", "docs/how-to/ray.md")
     run(f"{register}\n{actors}", f"{moving}\n{streams}")
 

@@ -141,6 +141,7 @@ def test_a_leaf_keeps_what_the_relay_in_between_has_withdrawn(source):
             number_of(late, "y")
 
 
+@pytest.mark.long
 def test_a_slow_table_keeps_nobody_from_others(slow):
     with xd.relay(slow.uri, timeout=3.0) as relay, xd.connect(relay.uri) as client:
         with pytest.raises(xd.UpstreamError, match="TimeoutError"):

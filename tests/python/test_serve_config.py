@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +151,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_everything_that_a_file_may_have(serve, folder, monkeypatch):
     monkeypatch.chdir(folder)  # where a path in a URI begins
     service = serve("--config", config(folder, EVERYTHING), lines=2)
@@ -216,6 +219,7 @@ def test_what_is_wrong_is_said_with_its_line(folder, text, line, words):
     assert str(path) in str(error.value)
 
 
+@pytest.mark.long
 def test_files_that_are_no_configuration(folder):
     for nothing in ("", "\n", "# a comment\n"):
         (folder / "empty.toml").write_text(nothing)
@@ -242,6 +246,7 @@ def test_a_file_that_is_being_written_is_refused(folder):
     assert len(read_config(path).tables) == 2
 
 
+@pytest.mark.long
 def test_check_says_what_is_wrong_and_starts_nothing(folder):
     path = config(folder, EVERYTHING)
     done = subprocess.run([*COMMAND, "serve", "--config", path, "--check"], capture_output=True, text=True, check=True)
@@ -253,8 +258,68 @@ def test_check_says_what_is_wrong_and_starts_nothing(folder):
     where = f"{path}, line 2: tables.x: {folder / 'absent.csv'}: No such file"
     for arguments in (("--check",), ()):
         assert where in refused("--config", path, *arguments, code=3)
+    path = config(folder, '[tables]\nx = "s3://bucket/x.parquet"\n', "url.toml")
+    where = f"{path}, line 2: tables.x 's3://bucket/x.parquet' is a URL, and only files of this machine have a path"
+    assert where in refused("--config", path, "--check", code=2)
 
 
+@pytest.mark.long
+def test_check_finds_what_cannot_start(folder, monkeypatch):
+    uri = f"shm:{folder}/no%20where/x.sock"
+    for arguments in (("--check",), ()):
+        line = refused(folder / "one.arrow", "--uri", "tcp:", "--uri", uri, *arguments, code=3)
+        assert line.startswith("NotFoundError: the folder of shm:")
+        assert f" doesn't exist ({folder}/no where): create it" in line
+    for uri, code in (("tcp://:99999", 2), ("shm:a b", 2), (f"shm:{folder}", 2), ("tcp+tls:", 2), ("smh:x", 2)):
+        assert refused(folder / "one.arrow", "--uri", uri, "--check", code=code) == refused(
+            folder / "one.arrow", "--uri", uri, code=code
+        )
+    for options in (
+        ("--uri", "shm:twice", "--uri", "shm:twice"),
+        ("--uri", "shm:nosuch/x", "--flight", "grpc://127.0.0.1:99999"),
+        ("--uri", "tcp:", "--flight", "grpc+tls://127.0.0.1:0"),
+    ):
+        assert refused(folder / "one.arrow", *options, "--check") == refused(folder / "one.arrow", *options)
+    shadow = folder / "shadow"
+    shadow.mkdir()
+    (shadow / "prometheus_client.py").write_text("raise ModuleNotFoundError(name='prometheus_client')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(shadow), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    for arguments in (("--check",), ()):
+        line = refused(folder / "one.arrow", "--metrics", "0", *arguments, code=1)
+        assert line == "MissingPackage: metrics need prometheus-client: pip install 'crossdock[metrics]'"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_that_cannot_be_read_has_one_exit_code():
+    program = """if True:
+        import os, sys
+        import crossdock as xd
+        from crossdock.cli import application
+
+        # All is imported by this: another user may not be able to read where Python is.
+        run = application()
+        for more in ([], ["--check"], ["--uri", "tcp:"]):
+            run(["serve" if more else "inspect", "/absent", *more], standalone_mode=False)
+        os.setgid(65534)
+        os.setuid(65534)
+        run(sys.argv[1:])
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "secret.arrow")
+        write(path, 1)
+        path.chmod(0o600)
+        os.chmod(folder, 0o755)
+        for arguments in (("inspect", path), ("serve", path, "--uri", "tcp:"), ("serve", path, "--check")):
+            done = subprocess.run(
+                [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False,
+                timeout=60,
+            )  # fmt: skip
+            assert done.returncode == 1, done.stderr
+            assert re.fullmatch(rf"PermissionError: .*{path}.*[Pp]ermission denied", done.stderr.splitlines()[-1])
+
+
+@pytest.mark.long
 def test_options_that_are_wrong_are_named(folder):
     one = folder / "one.arrow"
     assert "--lease-limit must be" in refused(one, "--lease-limit", "much")
@@ -405,6 +470,13 @@ def test_what_is_the_same_isnt_read_again(service, folder):
     assert versions(service.uri) == before
 
 
+def test_a_table_that_moves_in_the_configuration_is_the_same(service, folder):
+    before = versions(service.uri)
+    config(folder, '# A comment.\n[tables]\nthree = "three.parquet"\n\ntwo = "two.arrow"\none = "one.arrow"\n')
+    assert reload(service).endswith("0 added, 0 replaced, 0 withdrawn, 3 unchanged")
+    assert versions(service.uri) == before
+
+
 def test_files_that_have_changed_are_replaced(service, folder):
     before = versions(service.uri)
     write(folder / "two.arrow", 22)
@@ -532,6 +604,7 @@ def test_signals_that_come_quickly_are_one_reload_or_more(service, folder):
     assert service.stop() == 0
 
 
+@pytest.mark.long
 def test_a_signal_while_loading_reloads_afterwards(serve, folder):
     rows = "".join(f"{n},{n * 7}\n" for n in range(200_000))
     (folder / "big").mkdir()

@@ -57,6 +57,7 @@ def allowed(group: str) -> set[str]:
     return set().union(*(allowed(name) if name.startswith("@") else {name} for name in names))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(ANALYZE is None or STRACE is None, reason="needs systemd-analyze and strace, of Debian's packages")
 def test_the_unit_allows_the_system_calls_that_are_made(tmp_path, no_leftovers):
     """Of a service that starts, serves, reloads, and ends. Calls that systemd has no name for fail there."""

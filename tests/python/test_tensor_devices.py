@@ -294,7 +294,7 @@ def test_nothing_stays_allocated(simulated_devices: testing.SimulatedDevices, so
         across = there.to("sim:1")[1:]
         across.to("cpu")
     del there, across
-    assert live_allocations(simulated_devices) == 0
+    assert live_allocations(simulated_devices, 0) == 0
 
 
 # ---- failures ------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_verbs_that_fail_leak_nothing(
     testing.fail_next(verb, error=xd.ResourceError("no more"))
     with pytest.raises(xd.ResourceError, match="no more"):
         xd.asarray(source).to("sim:0")
-    assert live_allocations(simulated_devices) == 0
+    assert live_allocations(simulated_devices, 0) == 0
     np.testing.assert_array_equal(np.asarray(xd.asarray(source).to("sim:0").to("cpu")), source)
 
 

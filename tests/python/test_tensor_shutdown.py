@@ -12,6 +12,7 @@ source = np.arange(1000.0)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "left",
     [

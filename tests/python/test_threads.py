@@ -345,6 +345,35 @@ def test_a_warning_is_seen_while_the_main_thread_waits(waiting):
     """)
 
 
+def test_a_handler_needs_a_lock_that_the_main_thread_has(script):
+    """A thread that calls the package, or is between two byte codes, may have a lock that a handler takes."""
+    said = script("""
+        import logging, threading, time
+        import crossdock as xd
+
+        lock, seen = threading.Lock(), threading.Event()
+
+        class Handler(logging.Handler):
+            def emit(self, record):
+                with lock:
+                    print(record.getMessage().count("token"))
+                seen.set()
+
+        logging.getLogger("crossdock").addHandler(Handler())
+        server = xd.serve({}, "tcp:", token="a")
+        with lock:
+            try:
+                xd.connect(server.uri, token="b")
+            except xd.Error:
+                pass
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                server.stats()
+        assert seen.wait(20)
+    """).finish()
+    assert int(said) > 0
+
+
 def test_objects_are_dropped_while_the_main_thread_waits(program):
     """What a thread of the server's drops must not wait for Python code on the main thread: it may be another
     process's memory."""
@@ -387,3 +416,69 @@ def test_a_forked_server_logs_too():
         print(s.uri, flush=True)
         signal.pause()
     """)
+
+
+def test_a_thread_that_could_not_be_started_is_started_by_the_next_server():
+    expect_a_logged_warning("""if True:
+        import signal, threading, crossdock as xd
+        start = threading.Thread.start
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+        threading.Thread.start = refuse
+        for begin in (xd.serve, lambda: xd.relay("shm:none")):
+            try:
+                begin()
+            except RuntimeError:
+                continue
+            raise AssertionError("no error")
+        threading.Thread.start = start
+        s = xd.serve({}, "tcp:", token="a")
+        print(s.uri, flush=True)
+        signal.pause()
+    """)
+
+
+def test_no_thread_runs_python_as_the_interpreter_ends(script):
+    """Python stops such a thread anywhere: with the lock of stderr, if it writes a log line, and then aborts."""
+    process = script("""
+        import atexit, threading
+        @atexit.register  # before all others, so that it is called last
+        def last():
+            print(*(thread.name for thread in threading.enumerate()))
+        import crossdock as xd
+        @atexit.register
+        def of_the_application():
+            print("drained:", server.drain(10))
+        server = xd.serve({}, metrics="127.0.0.1:0")
+        relay = xd.relay(server.uri)
+        print(*sorted(thread.name for thread in threading.enumerate()))
+    """)
+    assert process.read_line() == "MainThread crossdock-deferred crossdock-http"
+    assert process.read_line() == "drained: True"
+    assert process.read_line() == "MainThread"
+    process.finish()
+
+
+@pytest.mark.long
+def test_a_log_handler_that_hangs_does_not_keep_the_process(script):
+    script("""
+        import contextlib, logging, threading
+        import crossdock as xd
+        inside = threading.Event()
+        class Hangs(logging.Handler):
+            def handle(self, record):
+                if threading.current_thread().name == "crossdock-deferred":
+                    inside.set()
+                    threading.Event().wait()
+        logger = logging.getLogger("crossdock")
+        logger.addHandler(Hangs())
+        logger.setLevel(logging.INFO)
+        server = xd.serve({})
+        def ask():  # until the package's thread writes what the server says about it
+            with xd.connect(server.uri) as client:
+                while not inside.is_set():
+                    with contextlib.suppress(xd.NotFoundError):
+                        client.get("absent")
+        threading.Thread(target=ask).start()
+        inside.wait()
+    """).finish()

@@ -107,6 +107,7 @@ def test_once_for_programs():
     assert value["tables"][0]["streams"] == 1
 
 
+@pytest.mark.long
 def test_lines_for_programs_go_on_through_a_restart():
     with Served("shm:again") as server:
         process = subprocess.Popen(
@@ -151,6 +152,7 @@ def test_once_fits_a_terminal(columns):
 # ---- errors ----
 
 
+@pytest.mark.long
 def test_errors_say_what_to_do():
     _, err = top("shm:nobody", expect=4)
     assert err.startswith("ConnectionError: ")
@@ -173,7 +175,7 @@ def test_a_server_that_refuses_the_statistics():
     with xd.serve({"flights": TABLE}, uri="tcp:") as server:
         _, err = top(server.uri, expect=1)
         assert err.startswith("PermissionError: ")
-        assert 'stats="any"' in err
+        assert 'stats="any" (`crossdock serve --stats any`)' in err
     with xd.serve({"flights": TABLE}, uri="tcp:", stats="any") as server:
         assert top(server.uri, "--interval", "0.1")[0].startswith("server    tcp://")
 
@@ -258,6 +260,7 @@ def live(no_leftovers: None) -> Iterator[Callable[..., Live]]:
         one.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["q", "\x03"])
 def test_live_until_a_key_is_pressed(live, end):
     with Served("shm:live") as server, holding(server.uri):
@@ -273,6 +276,7 @@ def test_live_until_a_key_is_pressed(live, end):
         assert b"\x1b[?1049l" in shown.end()  # the terminal is as it was
 
 
+@pytest.mark.long
 def test_live_with_a_server_that_ends_and_comes_again(live):
     with Served("shm:again") as server:
         shown = live(server.uri, "--interval", "0.1", "--timeout", "5")
@@ -285,6 +289,7 @@ def test_live_with_a_server_that_ends_and_comes_again(live):
         shown.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(20, 24), (20, 5), (8, 3)])
 def test_live_on_a_small_terminal(live, size):
     with Served("shm:small") as server:
@@ -294,6 +299,7 @@ def test_live_on_a_small_terminal(live, size):
         shown.end()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_live_until_a_signal(live, number):
     with Served("shm:signal") as server:
@@ -303,6 +309,7 @@ def test_live_until_a_signal(live, number):
         shown.end(expect=0)
 
 
+@pytest.mark.long
 def test_live_on_a_terminal_that_goes(live):
     """As when the window is closed: it ends, and doesn't go on without one."""
     with Served("shm:window") as server:
@@ -310,7 +317,8 @@ def test_live_on_a_terminal_that_goes(live):
         shown.wait_for("shm:window")
         os.close(shown.master)
         shown.process.send_signal(signal.SIGHUP)
-        assert shown.process.wait(60) in (0, 1)
+        # 120: Python couldn't write what was left for the terminal.
+        assert shown.process.wait(60) in (0, 1, 120)
         shown.master = os.open(os.devnull, os.O_RDONLY)
 
 
@@ -338,27 +346,28 @@ def test_a_page_until_a_signal(number):
         connection.close()
 
 
+@pytest.mark.long
 def test_a_page_of_a_server_that_is_killed_and_comes_again():
-    with Served("shm:page") as server:
+    with Browser("--window-size=1300,800") as browser, Served("shm:page") as server:
         process, url = serving_page(server.uri, "--web", "localhost:0", "--interval", "0.1", "--timeout", "5")
-        with Browser("--window-size=1300,800") as browser:
-            browser.open(url)
-            with holding(server.uri):
-                browser.wait_for("document.querySelectorAll('#rows tr').length === 2")
-                browser.wait_for("document.querySelector('#rows').innerText.includes('(flights)')")
-            browser.wait_for("document.querySelectorAll('#rows tr').length === 1")
-            server.process.kill()
-            browser.wait_for("document.getElementById('state').classList.contains('lost')")
-            server.process.communicate()
-            with Served("shm:page") as again:
-                browser.wait_for("document.getElementById('state').hidden")
-                browser.wait_for(f"document.getElementById('about').innerText.includes('{again.process.pid}')")
-                assert browser.problems() == []
+        browser.open(url)
+        with holding(server.uri):
+            browser.wait_for("document.querySelectorAll('#rows tr').length === 2")
+            browser.wait_for("document.querySelector('#rows').innerText.includes('(flights)')")
+        browser.wait_for("document.querySelectorAll('#rows tr').length === 1")
+        server.process.kill()
+        browser.wait_for("document.getElementById('state').classList.contains('lost')")
+        server.process.communicate()
+        with Served("shm:page") as again:
+            browser.wait_for("document.getElementById('state').hidden")
+            browser.wait_for(f"document.getElementById('about').innerText.includes('{again.process.pid}')")
+            assert browser.problems() == []
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
         assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_many_consumers_are_all_counted():
     """More than an answer has room for."""
     with xd.serve({f"table {i}": TABLE for i in range(400)}, max_connections=600) as server:
@@ -388,4 +397,4 @@ def test_a_terminal_that_is_gone_ends_it():
             while b"consumers" not in seen.lower():
                 seen += os.read(ours, 1 << 16)
             os.close(ours)
-            assert process.wait(30) == 0
+            assert process.wait(30) in (0, 120)  # 120: Python couldn't write what was left for the terminal

@@ -168,6 +168,7 @@ def test_a_lost_server_and_a_pause_are_said():
     on_a_terminal(test)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(20, 24), (20, 6), (5, 3), (1, 1), (300, 80)])
 def test_every_size_of_terminal(size):
     async def test(terminal: Terminal) -> None:
@@ -181,6 +182,7 @@ def test_every_size_of_terminal(size):
     on_a_terminal(test, size)
 
 
+@pytest.mark.long
 def test_hostile_names_are_only_texts():
     async def test(terminal: Terminal) -> None:
         hostile = statistics(

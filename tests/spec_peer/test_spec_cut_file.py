@@ -79,6 +79,7 @@ class Stalling:
             got += len(part)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["published", "live"])
 @pytest.mark.parametrize("features", [0, CHECKSUMS], ids=["plain", "checksums"])
 def test_a_file_that_is_cut_off_ends_the_connection_alone(path: Path, source: str, features: int) -> None:

@@ -175,6 +175,7 @@ with xd.serve(sources, address) as server, xd.serve(sources, address, remote_rea
 """
 
 
+@pytest.mark.long
 def test_a_server_that_trusts_nobody_gives_nothing_to_reads_and_writes_by_ucx(peer: Start, script: Start) -> None:
     server = script(SECRET_SERVERS)
     location, trusted, address = server.read_line().split()
@@ -383,6 +384,7 @@ except xd.ProtocolError as error:  # so the key of the URI is what bodies are re
 """
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_each_ucx")
 def test_a_forged_key_is_an_error_or_not_looked_at(script: Start) -> None:
     """UCX looks at what its networks need of a key: over tcp nothing, but it reads all of the key."""

@@ -76,6 +76,8 @@ def test_notebooks_are_pages(tmp_path: Path) -> None:
         ("[x](#nothing)\n", "1: #nothing: that page has no such heading"),
         ("Text\nand `docs/gone.md`\n", "2: docs/gone.md isn't there"),
         ("`docs/gone_*.md`\n", "1: docs/gone_*.md isn't there"),
+        ("`packaging/gone/`\n", "1: packaging/gone/ isn't there"),
+        ("Text\nand docs/gone.md has the details.\n", "2: docs/gone.md isn't there"),
         ("`./dev tset`\n", "1: ./dev has no command tset"),
         ("```sh\n\nA=1 ./dev tset cpp\n```\n", "3: ./dev has no command tset"),
         ("```python\nx = 1\nfor x\n```\n", "3: not Python: "),
@@ -88,6 +90,19 @@ def test_a_fault_is_found(tmp_path: Path, text: str, fault: str) -> None:
     assert status == 1
     assert len(lines) == 2
     assert lines[0].startswith(f"docs/bad.md:{fault}")
+
+
+def test_pages_of_examples_are_checked(tmp_path: Path) -> None:
+    page = f"{OTHER}[an example](../examples/a/README.md), tests/fuzz and https://example.org/docs/x.html\n"
+    status, lines = check(tmp_path, {"docs/other.md": page, "examples/a/README.md": "\n[x](gone.py)\n"})
+    assert (status, lines[:-1]) == (1, ["examples/a/README.md:2: gone.py leads nowhere"])
+
+
+def test_a_path_in_the_changelog_is_checked(tmp_path: Path) -> None:
+    page = f"{OTHER}[changes](../CHANGELOG.md)\n"
+    changes = "- A thing. docs/other.md has the details.\n- Another. docs/c.md has the details.\n"
+    status, lines = check(tmp_path, {"docs/other.md": page, "CHANGELOG.md": changes})
+    assert (status, lines[:-1]) == (1, ["CHANGELOG.md:2: docs/c.md isn't there"])
 
 
 def test_a_page_that_none_leads_to_is_found(tmp_path: Path) -> None:

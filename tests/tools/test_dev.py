@@ -74,14 +74,21 @@ def test_what_is_not_there_yet_says_so(dev: ModuleType, command: str) -> None:
 def system(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     """Puts an imagined system in place and returns the list of the commands that set-up runs in it."""
 
-    def place(present: set[str], *, root: bool = True, sudo: bool = True, apt_works: bool = True) -> list[list[str]]:
+    def place(
+        present: set[str],
+        *,
+        root: bool = True,
+        sudo: bool = True,
+        apt_works: bool = True,
+        programs: tuple[str, ...] = ("dpkg-query",),
+    ) -> list[list[str]]:
         ran: list[list[str]] = []
 
         def step(_title: str, command: list[str], **_options: Any) -> bool:
             ran.append(command)
             return apt_works
 
-        tools = {"dpkg-query", "g++"} | ({"sudo"} if sudo else set())
+        tools = {"g++", *programs} | ({"sudo"} if sudo else set())
         monkeypatch.setattr(dev, "installed", present.__contains__)
         monkeypatch.setattr(dev, "python_packages", list)
         monkeypatch.setattr(dev.os, "geteuid", lambda: 0 if root else 1000)
@@ -131,6 +138,22 @@ def test_a_failed_install_says_what_to_run(dev: ModuleType, system: Callable[...
         dev.set_up_debian()
 
 
+def test_another_system_is_told_which_programs_it_lacks(
+    dev: ModuleType, system: Callable[..., list[list[str]]]
+) -> None:
+    ran = system(set(), programs=("cmake", "flatc", "pkg-config", "clang-format"))
+    with pytest.raises(dev.DevError, match=r"isn't Debian; install by its own means: ninja run-clang-tidy advzip$"):
+        dev.set_up_debian([*dev.LINT_PACKAGES, *dev.WHEEL_PACKAGES])
+    system(set(), programs=("cmake", "flatc", "pkg-config", "ninja"))
+    dev.set_up_debian()
+    assert ran == []
+
+
+def test_the_program_of_each_package_that_a_command_adds_is_known(dev: ModuleType) -> None:
+    added = {*dev.LINT_PACKAGES, *dev.CLANG_PACKAGES, *dev.DOCS_PACKAGES, *dev.WHEEL_PACKAGES}
+    assert added <= set(dev.PROGRAMS)
+
+
 def test_groups_include_each_other(dev: ModuleType) -> None:
     groups = {"a": ["x>=1", {"include-group": "b"}], "b": ["y", "z"]}
     assert list(dev.group(groups, "a")) == ["x>=1", "y", "z"]
@@ -174,6 +197,15 @@ def test_a_failed_step_shows_its_log_and_ends_the_run(dev: ModuleType, capsys: p
     assert (dev.LOGS / "try-it.log").read_text().splitlines()[-100:] == [str(number) for number in range(100)]
 
 
+def test_a_program_that_is_not_there_is_named(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(dev.DevError, match="can't run no-such-program: No such file"):
+        dev.step("try it", ["no-such-program", "--version"], must_pass=False)
+    assert capsys.readouterr().out.endswith("FAILED\n")
+    with pytest.raises(dev.DevError, match="can't run no-such-program"), dev.beside("more", ["no-such-program"]):
+        pytest.fail("nothing runs beside this")
+
+
+@pytest.mark.long
 def test_a_step_that_hangs_is_ended_with_its_children(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -250,10 +282,11 @@ def test_what_runs_beside_is_waited_for_and_must_pass(dev: ModuleType, capsys: p
     assert "more-packages.log" in out
 
 
-def test_what_runs_beside_ends_with_the_run(dev: ModuleType) -> None:
+@pytest.mark.parametrize("command", ["exec 3> alive; exec sleep 600", "sh -c 'exec 3> alive; kill -STOP $$' & wait"])
+def test_what_runs_beside_ends_with_the_run(dev: ModuleType, command: str) -> None:
+    """And what that has started, even if it doesn't heed SIGTERM."""
     os.mkfifo(dev.ROOT / "alive")
-    command = ["sh", "-c", "exec 3> alive; exec sleep 600"]
-    with contextlib.suppress(KeyboardInterrupt), dev.beside("more packages", command):
+    with contextlib.suppress(KeyboardInterrupt), dev.beside("more packages", ["sh", "-c", command]):
         alive = (dev.ROOT / "alive").open()  # Opens once the child has it open.
         raise KeyboardInterrupt
     with alive:
@@ -286,3 +319,30 @@ def test_only_missing_python_packages_are_installed(dev: ModuleType, monkeypatch
         [*options, "builder", "shell"],
         [*options, "x>=1", "y", "z"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "groups"),
+    [
+        *(([name], []) for name in ("asan", "tsan", "clang", "sim", "abi")),
+        (["test", "cpp"], []),
+        (["test", "python"], ["dev", "peers"]),
+        (["test"], ["dev", "peers"]),
+    ],
+    ids=str,
+)
+def test_commands_for_cpp_alone_install_no_python_libraries(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, command: list[str], groups: list[str]
+) -> None:
+    asked: set[str] = set()
+
+    def stop(*_arguments: Any) -> None:
+        raise dev.DevError("it would build now")
+
+    monkeypatch.setattr(dev, "set_up_debian", lambda *_: None)
+    monkeypatch.setattr(dev, "missing_requirements", asked.update)
+    monkeypatch.setattr(dev, "build_cpp", stop)
+    monkeypatch.setattr(dev, "build_package", stop)
+    with pytest.raises(dev.DevError, match="would build now"):
+        dev.COMMANDS[command[0]](command[1:])
+    assert sorted(asked) == groups

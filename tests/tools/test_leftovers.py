@@ -71,12 +71,14 @@ def run_test(code: str, *, private: bool) -> subprocess.CompletedProcess[str]:
         )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("private", [True, False])
 def test_other_programs_files_are_no_leftovers(other_program: None, private: bool) -> None:
     done = run_test(LEAVES_NOTHING, private=private)
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("private", [True, False])
 def test_a_file_that_a_test_holds_is_found(other_program: None, private: bool) -> None:
     done = run_test(HOLDS_A_FILE, private=private)
@@ -85,6 +87,7 @@ def test_a_file_that_a_test_holds_is_found(other_program: None, private: bool) -
     assert "/dev/shm/held-by-a-test" in done.stdout
 
 
+@pytest.mark.long
 def test_a_file_that_nobody_holds_is_found_too_where_dev_shm_is_ours(other_program: None) -> None:
     done = run_test(LEAVES_A_FILE, private=True)
     if (devshm.FOLDER / "left-by-a-test").exists():

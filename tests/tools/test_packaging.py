@@ -49,6 +49,6 @@ def test_the_conda_recipe_builds_with_what_the_project_says() -> None:
 def test_the_recipes_name_options_that_there_are() -> None:
     known = options_of_cmake()
     for recipe in PACKAGING.rglob("*"):
-        if recipe.is_file():
+        if recipe.is_file() and "test_package" not in recipe.parts:  # a program, which sets no options
             named = set(re.findall(r"\b(CROSSDOCK_\w+)", recipe.read_text()))
             assert named <= known, recipe

@@ -4,6 +4,7 @@ described. The site is made of the same texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import docstrings
@@ -61,6 +62,22 @@ def test_every_entry_has_a_text_and_describes_its_parameters() -> None:
     lacking = {entry: what_lacks(entry, every) for entry in sorted(every)}
     assert {entry: lacks for entry, lacks in lacking.items() if lacks} == {}
     assert len(every) > 300
+
+
+# Says what is raised, or leaves that to another entry.
+ERRORS = re.compile(r"[Rr]aise|Error\b|The same as|[Aa]s `[\w.]+\(\)`")
+
+
+def test_every_call_says_which_errors_it_raises() -> None:
+    calls = [entry for entry in sorted(described()) if reference.signature(entry).startswith("(")]
+    assert [entry for entry in calls if not ERRORS.search(reference.docstring(entry))] == []
+    assert len(calls) > 100
+
+
+def test_the_text_of_object_is_no_constructors() -> None:
+    own = "Initialize self."
+    assert [entry for entry in described() if own in reference.docstring(entry)] == []
+    assert reference.docstring("crossdock.Pool").startswith("Shared memory that is used again")
 
 
 # ---- the form of docstrings ----------------------------------------------------------------------------------------

@@ -65,6 +65,18 @@ def test_nothing_else_is_installed_without_an_extra(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cli", "io", "metrics", "top"}
 
 
+def test_the_extras_bring_what_the_readme_says(metadata: Message) -> None:
+    found = [
+        re.fullmatch(r"([\w-]+(?:\[[\w,]+\])?)[^;]*; extra == .(\w+).", one)
+        for one in metadata.get_all("Requires-Dist", [])
+    ]
+    brought = [(one[2], one[1]) for one in found if one is not None]
+    assert sorted(brought) == [
+        *(("all", "crossdock[cli,io,metrics,top]"), ("cli", "rich"), ("cli", "typer"), ("io", "pyarrow")),
+        *(("metrics", "prometheus-client"), ("top", "crossdock[cli]"), ("top", "textual")),
+    ]
+
+
 def test_the_long_description_leads_to_files_that_are_there(metadata: Message) -> None:
     text = metadata.get_payload()
     assert isinstance(text, str)

@@ -65,6 +65,7 @@ def test_tables_are_found_sent_and_fetched(hosts: TwoHosts, script: Callable[...
     server.finish()
 
 
+@pytest.mark.long
 def test_an_offer_of_another_host_is_refused(hosts: TwoHosts, script: Callable[..., Any]):
     """The server connects to the host that asked, and to no other."""
     server = script(SERVE, SERVER_ADDRESS, "7700", within=hosts.server.within)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 GET = """
 relay = sys.argv[2]
 with xd.connect(relay) as client:
@@ -16,6 +18,7 @@ with xd.connect(relay) as client:
 """
 
 
+@pytest.mark.long
 def test_four_consumers_and_one_fetch(hosts, serve, client, program, uri):
     serve()
     relay = program(*hosts.client.within, sys.executable, "-m", "crossdock", "relay", uri, "--at", "shm:near")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_catalog_table_and_live_stream(hosts, serve, client):
     serve()
@@ -21,6 +23,7 @@ with xd.connect(uri, checksum=checksum) as client:
     assert hosts.client.received() - before > 6.4e6, "all of that came over the cable"
 
 
+@pytest.mark.long
 def test_two_streams_at_once(serve, client):
     serve()
     client(

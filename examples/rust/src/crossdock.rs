@@ -29,6 +29,8 @@ mod c {
         pub copy_on_write: i32,
     }
 
+    pub const VALIDATION_FULL: i32 = 2;
+
     #[repr(C)]
     pub struct ArrowSchema {
         pub format: *const c_char,
@@ -155,7 +157,8 @@ impl Client {
             device_id: 0,
             device_type: 0,
             wait: 0,
-            validation: 0,
+            // text() follows offsets that the server wrote. By default those of a process of this user aren't checked.
+            validation: c::VALIDATION_FULL,
             copy_on_write: 0,
         };
         let mut reader = ptr::null_mut();

@@ -19,6 +19,59 @@
 #include "crossdock/core/export.h"
 #include "crossdock/core/impl_ptr.h"
 
+/// Numbers of one type that are appended to a column of another.
+namespace crossdock::detail {
+
+using array::Int128;
+__extension__ typedef unsigned __int128 UInt128;  // no column has it
+
+/// An integer of 128 bits, which std::integral has in some modes of the compiler alone.
+template <class I>
+concept WideInteger = std::same_as<I, Int128> || std::same_as<I, UInt128>;
+
+/// A number of another type than the number T, which may not have its value.
+template <class N, class T>
+concept OtherNumber = (std::is_arithmetic_v<N> || WideInteger<N>)&&(std::is_arithmetic_v<T> ||
+                                                                    std::same_as<T, Int128>)&&!std::same_as<T, bool> &&
+                      !std::same_as<N, T>;
+
+/// One whose conversion to T loses most values: what comes after the point, or digits.
+template <class N, class T>
+concept LossyNumber = OtherNumber<N, T> && std::floating_point<N> &&(!std::floating_point<T> || sizeof(N) > sizeof(T));
+
+/// Returns true if T has the value of a number of another type.
+template <class T, OtherNumber<T> N>
+constexpr bool has_value_of(N value) noexcept {
+  if constexpr (std::floating_point<N>) {
+    return true;  // T is wider
+  } else if constexpr (std::floating_point<T>) {
+    // Numbers that are within this limit, as all of 64 bits are, can be converted back.
+    constexpr T kLimit = T{0x1p127F};
+    const auto as_t = static_cast<T>(value);
+    return as_t >= -kLimit && as_t < kLimit && static_cast<Int128>(as_t) == static_cast<Int128>(value);
+  } else if constexpr (WideInteger<N>) {
+    const auto as_t = static_cast<T>(value);
+    return static_cast<N>(as_t) == value && (as_t < 0) == (value < 0);
+  } else if constexpr (WideInteger<T>) {
+    return true;
+  } else {
+    return std::in_range<T>(+value);
+  }
+}
+
+/// Returns a number as text, for errors.
+template <class I>
+std::string number_text(I value) {
+  if constexpr (WideInteger<I>) {
+    if (!has_value_of<std::int64_t>(value)) return "a number of more than 64 bits";
+    return std::to_string(static_cast<std::int64_t>(value));
+  } else {
+    return std::to_string(value);
+  }
+}
+
+}  // namespace crossdock::detail
+
 /// Record batches from values of C++. The types are those of ColumnType (column_type.h).
 namespace crossdock::array {
 
@@ -42,11 +95,6 @@ template <class R>
 concept ListElements = requires(const R& list) {
   list.begin() != list.end();
 };
-
-/// An integer of another type than T: its value may be outside the range of T.
-template <class I, class T>
-concept OtherInteger = std::integral<I> && std::integral<T> && !std::same_as<I, T> && !std::same_as<T, bool> &&
-                       sizeof(I) <= sizeof(std::int64_t) && sizeof(T) <= sizeof(std::int64_t);
 
 /// Returns an element as it lies in memory, of a type of fixed width.
 template <ColumnElement T>
@@ -102,12 +150,18 @@ class CROSSDOCK_EXPORT AnyColumnBuilder {
   static void finish_buffer(GrowingBuffer* buffer, BuiltColumn* to);
   /// Throws ResourceError if a dictionary or the elements of lists become more than 2^31 - 1.
   static void check_count(std::int64_t elements);
-  /// Throws InvalidArgumentError: the column's type doesn't have this number.
-  [[noreturn]] void throw_outside(const std::string& number) const;
+  /// Returns a number of another type as T. Throws InvalidArgumentError if T doesn't have its value.
+  template <class T, detail::OtherNumber<T> N>
+  T converted(N value) const {
+    if (!detail::has_value_of<T>(value)) throw_outside(detail::number_text(value));
+    return static_cast<T>(value);
+  }
   /// Adds a column of values as a dictionary: a batch of one column, without a schema.
   static void finish_dictionary(AnyColumnBuilder* values, BuiltColumn* to);
 
  private:
+  [[noreturn]] void throw_outside(const std::string& number) const;
+
   Field field_;
   std::shared_ptr<device::Arena> arena_;
   GrowingBits validity_;  ///< Empty until the first null.
@@ -134,15 +188,12 @@ class ColumnBuilder final : public AnyColumnBuilder {
     values_.push(stored_element(value));
     count_valid();
   }
-  /// An integer would lose what comes after the point.
-  template <std::floating_point F>
-  requires std::integral<T>
-  void append(F value) = delete;
-  /// Appends an integer of another type. Throws InvalidArgumentError if it is outside of T's range.
-  template <OtherInteger<T> I>
-  void append(I value) {
-    if (!std::in_range<T>(+value)) throw_outside(std::to_string(value));
-    append(static_cast<T>(value));
+  template <detail::LossyNumber<T> N>
+  void append(N value) = delete;
+  /// Appends a number of another type. Throws InvalidArgumentError if T doesn't have its value.
+  template <detail::OtherNumber<T> N>
+  void append(N value) {
+    append(converted<T>(value));
   }
   /// Appends a value, or a null if there is none: of a std::optional, or of an Element of another column.
   template <OptionalOf<T> O>
@@ -366,14 +417,12 @@ class ColumnBuilder<Dictionary<T>> final : public AnyColumnBuilder {
     value.has_value() ? append(*value) : append_null();
   }
   void append(std::nullptr_t) = delete;  // append_null()
-  template <std::floating_point F>
-  requires std::integral<T>
-  void append(F value) = delete;
-  /// Appends an integer of another type. Throws InvalidArgumentError if it is outside of T's range.
-  template <OtherInteger<T> I>
-  void append(I value) {
-    if (!std::in_range<T>(+value)) throw_outside(std::to_string(value));
-    append(static_cast<T>(value));
+  template <detail::LossyNumber<T> N>
+  void append(N value) = delete;
+  /// Appends a number of another type. Throws InvalidArgumentError if T doesn't have its value.
+  template <detail::OtherNumber<T> N>
+  void append(N value) {
+    append(converted<T>(value));
   }
   void append(std::nullopt_t) { append_null(); }
   /// Appends a null, which stores no value.

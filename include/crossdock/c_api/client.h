@@ -31,7 +31,7 @@ CROSSDOCK_API crossdock_status crossdock_connect(crossdock_string uri, const cro
 /** Closes the client, frees it and sets `*client` to NULL. Does nothing if `client` or `*client` is NULL. */
 CROSSDOCK_API void crossdock_client_release(crossdock_client** client);
 /** Starts no new streams from now on: later requests return CROSSDOCK_ERROR_CLOSED. Readers that exist go on. A second
- * close succeeds. */
+ * close succeeds. Error: FORK. */
 CROSSDOCK_API crossdock_status crossdock_client_close(crossdock_client* client, crossdock_error** error);
 
 /** A server's catalog, as it was when it was read. Immutable: several threads may use it. */
@@ -51,8 +51,8 @@ CROSSDOCK_API size_t crossdock_catalog_size(const crossdock_catalog* catalog);
 #define CROSSDOCK_KIND_TENSORS 3 /**< for crossdock_client_get_tensors() */
 #define CROSSDOCK_KIND_FACTORY 4 /**< a table whose schema is known once somebody gets it */
 
-/** One entry of a catalog. Set `size` before the call; members beyond it aren't written, and none is for a wrong one.
- */
+/** One entry of a catalog. Set `size` before the call: nothing beyond it is written. Members that the library doesn't
+ * know become 0. For a wrong `size` nothing is written. */
 typedef struct crossdock_entry {
   size_t size;           /**< bytes of this struct: `sizeof entry` */
   crossdock_string name; /**< as it was published; valid until the catalog is released */
@@ -67,7 +67,7 @@ typedef struct crossdock_entry {
 CROSSDOCK_API crossdock_status crossdock_catalog_entry(const crossdock_catalog* catalog, size_t index,
                                                        crossdock_entry* entry, crossdock_error** error);
 /** Writes the schema of the entry at `index`, which the caller owns and releases. Errors: INVALID_ARGUMENT (no such
- * entry), UNSUPPORTED (a factory, or tensors, have none). */
+ * entry), UNSUPPORTED (a factory, or tensors, have none), INVALID_DATA (a name with a NUL byte). */
 CROSSDOCK_API crossdock_status crossdock_catalog_schema(const crossdock_catalog* catalog, size_t index,
                                                         struct ArrowSchema* schema, crossdock_error** error);
 
@@ -95,9 +95,9 @@ typedef struct crossdock_get_options {
 } crossdock_get_options;
 
 /** Requests what is published as `name`. Returns once the schema has arrived. `options` may be NULL. Errors: NOT_FOUND
- * (the text lists names that exist), CONSUMED, INVALID_ARGUMENT (tensors are published there), UNSUPPORTED (rows of
- * what isn't a table; a device without a driver), CLOSED, CONNECTION, REMOTE, LEASE_LIMIT, TIMEOUT, INTERRUPTED, FORK.
- */
+ * (no such name, or no such column: the text lists those that exist), CONSUMED, INVALID_ARGUMENT (tensors are published
+ * there; a name of two columns), UNSUPPORTED (rows of what isn't a table; a device without a driver), UNSUPPORTED_TYPE,
+ * INVALID_DATA, PROTOCOL, CLOSED, CONNECTION, REMOTE, LEASE_LIMIT, TIMEOUT, INTERRUPTED, FORK. */
 CROSSDOCK_API crossdock_status crossdock_client_get(crossdock_client* client, crossdock_string name,
                                                     const crossdock_get_options* options, crossdock_reader** reader,
                                                     crossdock_error** error);

@@ -11,8 +11,12 @@ extern "C" {
 #endif
 
 /* A crossdock_reader is used by one thread at a time. Its batches may outlive it, its client and the server, and may be
- * released on any thread. After TIMEOUT and INTERRUPTED the next batch may be asked for again; after any other error
- * each later call returns the same error.
+ * released on any thread.
+ *
+ * After TIMEOUT and INTERRUPTED the next batch may be asked for again. A wrong call reads nothing, so the stream goes
+ * on: one with a NULL (INVALID_ARGUMENT), or crossdock_reader_next() for batches on a device (UNSUPPORTED), where
+ * crossdock_reader_next_device() then works. A batch for which there was no memory to hand it over (RESOURCE) is handed
+ * over by the next call. Any other error ends the stream: each later call for a batch returns the same error.
  *
  * The memory of batches is read-only (crossdock_get_options.copy_on_write). Usually it is the server's: a batch that is
  * held keeps that memory, so release what isn't needed. */
@@ -21,7 +25,8 @@ extern "C" {
  * is NULL. */
 CROSSDOCK_API void crossdock_reader_release(crossdock_reader** reader);
 
-/** Writes the schema of all batches, which the caller owns and releases. */
+/** Writes the schema of all batches, which the caller owns and releases. Error: INVALID_DATA (a name with a NUL byte,
+ * which Arrow's structure can't have). */
 CROSSDOCK_API crossdock_status crossdock_reader_schema(const crossdock_reader* reader, struct ArrowSchema* schema,
                                                        crossdock_error** error);
 
@@ -42,11 +47,11 @@ CROSSDOCK_API crossdock_status crossdock_reader_next_device(crossdock_reader* re
 CROSSDOCK_API crossdock_status crossdock_reader_try_next(crossdock_reader* reader, struct ArrowDeviceArray* batch,
                                                          int32_t* arrived, crossdock_error** error);
 /** Prepares to wait for the descriptor: sets `*sleep` to 1, or to 0 if something has arrived in the meantime or the
- * stream has ended. See crossdock_reader_try_next(). */
+ * stream has ended. See crossdock_reader_try_next(). Error: FORK. */
 CROSSDOCK_API crossdock_status crossdock_reader_prepare_sleep(crossdock_reader* reader, int32_t* sleep,
                                                               crossdock_error** error);
 /** Ends the wait that crossdock_reader_prepare_sleep() has prepared: the server needs to signal no more. Does nothing
- * after the end of the stream. */
+ * after the end of the stream. Error: FORK. */
 CROSSDOCK_API crossdock_status crossdock_reader_awake(crossdock_reader* reader, crossdock_error** error);
 /** Returns the descriptor to wait for; -1 once the stream has ended, and for NULL. The reader owns it. */
 CROSSDOCK_API int32_t crossdock_reader_descriptor(const crossdock_reader* reader);
@@ -65,7 +70,7 @@ CROSSDOCK_API crossdock_status crossdock_reader_to_device_stream(crossdock_reade
 CROSSDOCK_API int64_t crossdock_reader_version(const crossdock_reader* reader);
 
 /** Ends the stream: later calls return CROSSDOCK_ERROR_CLOSED, unless the end was already reached. Batches that were
- * returned before stay valid. A second close succeeds. */
+ * returned before stay valid. A second close succeeds. Error: FORK. */
 CROSSDOCK_API crossdock_status crossdock_reader_close(crossdock_reader* reader, crossdock_error** error);
 
 #ifdef __cplusplus

@@ -33,16 +33,18 @@ typedef struct crossdock_server_options {
   const crossdock_transport_options* transports; /**< read during the call; NULL: the defaults */
   crossdock_log log;                             /**< NULL: log lines are dropped */
   void* log_user;                                /**< passed to `log`; must live until the server is released */
-  crossdock_stop* stop;      /**< ends crossdock_server_drain() and crossdock_server_close(); NULL: nothing does */
-  uint64_t lease_limit;      /**< bytes of live streams' memory that one consumer may hold; 0: 1 GiB */
-  uint64_t max_leases;       /**< buffers that a connection may hold when it requests another stream; 0: 1,048,576 */
-  int64_t lease_patience_ms; /**< then a consumer at its lease limit is sent copies; 0: 10 ms; negative: never */
-  uint32_t window;           /**< messages that a consumer may lag behind; 0: 64 */
-  uint32_t max_streams;      /**< streams that one consumer may have at once; 0: 1024 */
-  uint32_t source_threads;   /**< threads that read live sources; 0: 64 */
-  uint32_t max_connections;  /**< over all addresses; 0: 1024 */
-  int32_t wait;              /**< CROSSDOCK_WAIT_...: how the server's thread waits */
-  int32_t stats_for_all;     /**< not 0: every client may ask for the statistics */
+  crossdock_stop* stop; /**< ends crossdock_server_drain() and crossdock_server_close(); NULL: nothing does */
+  uint64_t lease_limit; /**< bytes of live streams' memory that one consumer may hold; 0: 1 GiB */
+  uint64_t max_leases;  /**< buffers that a connection may hold when it requests another stream; 0: 1,048,576 */
+  /** After this time, a consumer that is at `lease_limit` and frees nothing is sent copies. 0: 10 ms; negative: never;
+   * the shortest time is 1. */
+  int64_t lease_patience_ms;
+  uint32_t window;          /**< messages that a consumer may lag behind; 0: 64 */
+  uint32_t max_streams;     /**< streams that one consumer may have at once; 0: 1024 */
+  uint32_t source_threads;  /**< threads that read live sources; 0: 64 */
+  uint32_t max_connections; /**< over all addresses; 0: 1024; UINT32_MAX: in effect without limit */
+  int32_t wait;             /**< CROSSDOCK_WAIT_...: how the server's thread waits */
+  int32_t stats_for_all;    /**< not 0: every client may ask for the statistics */
 } crossdock_server_options;
 
 /** Starts a server, which listens when the call returns. `options` may be NULL. Errors: URI, SCHEME, NOT_FOUND (the
@@ -73,9 +75,9 @@ typedef struct crossdock_publish_options {
  * completely before the name becomes visible. Consumes `*source` and sets it to NULL, on failure too, unless `server`,
  * `source` or `*source` is NULL. On failure nothing was published and nothing replaced.
  *
- * Errors: INVALID_ARGUMENT (a name that is taken, without `replace`; wrong paths of tensors), INVALID_DATA,
- * UNSUPPORTED_TYPE, NOT_FOUND and PERMISSION (files), FILE_CHANGED, RESOURCE, UNSUPPORTED (memory of a device without a
- * driver), CLOSED, and those of the source's callbacks. */
+ * Errors: INVALID_ARGUMENT (a name that is taken, without `replace`; `times` for a live stream; a stream without a
+ * schema; wrong paths of tensors), INVALID_DATA, UNSUPPORTED_TYPE, NOT_FOUND and PERMISSION (files), FILE_CHANGED,
+ * RESOURCE, UNSUPPORTED (memory of a device without a driver), CLOSED, and those of the source's callbacks. */
 CROSSDOCK_API crossdock_status crossdock_server_publish(crossdock_server* server, crossdock_string name,
                                                         crossdock_source** source,
                                                         const crossdock_publish_options* options,
@@ -89,9 +91,10 @@ typedef struct crossdock_publication {
 } crossdock_publication;
 
 /** Publishes `n` sources and withdraws the names `withdrawn`, in one atomic step: every consumer sees all of these
- * changes or none. Consumes all sources, as crossdock_server_publish() does; if one of their pointers is NULL, a size
- * is wrong, or there are more than arrays may have, none. `options` hold for all of them. On failure nothing has
- * changed. Errors: those of crossdock_server_publish(), and NOT_FOUND (a name to withdraw that isn't published). */
+ * changes or none. Consumes all sources, as crossdock_server_publish() does; none of them if an argument is wrong in
+ * itself (a pointer is NULL, a source is there twice, a size is wrong, or there are more elements than an array may
+ * have). `options` hold for all of them. On failure nothing has changed. Errors: those of crossdock_server_publish(),
+ * and NOT_FOUND (a name to withdraw that isn't published). */
 CROSSDOCK_API crossdock_status crossdock_server_update(crossdock_server* server,
                                                        const crossdock_publication* publications, size_t n,
                                                        const crossdock_string* withdrawn, size_t n_withdrawn,

@@ -12,7 +12,9 @@ extern "C" {
 
 /** Data to be published under a name, once: crossdock_server_publish() consumes it. One thread at a time may use it.
  * Callbacks of the streams, arrays and tensors in it are called by the thread that publishes or releases it, and, for
- * live streams and factories, by the server's own threads: by one at a time, but not always the same. */
+ * live streams and factories, by the server's own threads. The callbacks of one stream, and of the arrays that it gave,
+ * are called by one thread at a time, but not always the same. The streams that a factory makes are independent:
+ * several threads may call their callbacks at once. */
 typedef struct crossdock_source crossdock_source;
 
 /** Frees a source that wasn't published, with what it has taken over, and sets `*source` to NULL. Does nothing if
@@ -52,14 +54,16 @@ CROSSDOCK_API crossdock_status crossdock_source_device_live(struct ArrowDeviceAr
 typedef crossdock_status (*crossdock_make_stream)(void* user, struct ArrowArrayStream* out, crossdock_error** error);
 
 /** A live stream for each consumer: `make` is called for each. On success, `release` (NULL: nothing) is called with
- * `user` once, on any thread, when no call of `make` can follow. On failure it isn't called. */
+ * `user` once, on any thread, when no call of `make` can follow. On failure it isn't called. Error: INVALID_ARGUMENT
+ * (`make` is NULL). */
 CROSSDOCK_API crossdock_status crossdock_source_factory(crossdock_make_stream make, void (*release)(void* user),
                                                         void* user, crossdock_source** source, crossdock_error** error);
 
 #define CROSSDOCK_FILE_TRUST 0    /**< passes the file's descriptor: nothing is copied; nobody may change the file */
 #define CROSSDOCK_FILE_SNAPSHOT 1 /**< copies the file once, when it is published */
 
-/** An Arrow IPC file or stream file. It is opened when the source is published. */
+/** An Arrow IPC file or stream file. It is opened when the source is published, so a file that can't be read is an
+ * error then. Error: INVALID_ARGUMENT (another `stability`, or a `path` with a NUL byte). */
 CROSSDOCK_API crossdock_status crossdock_source_file(crossdock_string path, int32_t stability,
                                                      crossdock_source** source, crossdock_error** error);
 
@@ -79,7 +83,8 @@ typedef struct crossdock_named_tensor {
 } crossdock_named_tensor;
 
 /** Several tensors under one name. Their paths all differ, none is empty, and none is the beginning of another; that is
- * checked when the source is published. Takes all tensors over, or none. */
+ * checked when the source is published. Takes all tensors over, or none. Errors: INVALID_ARGUMENT (a tensor is NULL, or
+ * is there twice; sizes differ), INVALID_DATA, UNSUPPORTED_TYPE. */
 CROSSDOCK_API crossdock_status crossdock_source_tensors(const crossdock_named_tensor* tensors, size_t n,
                                                         crossdock_source** source, crossdock_error** error);
 

@@ -2,9 +2,11 @@
  *
  * The interface is C99 and a library of its own, libcrossdock_c. These rules hold for all functions:
  * - A function that can fail returns a crossdock_status. Its last argument, `error`, gets the text; it may be NULL.
- * - Results are written to pointers, on success alone. On failure every such pointer that isn't NULL gets a defined
- *   value, whichever argument was wrong: a handle NULL, a structure of Arrow a NULL `release`, a number 0, and a struct
- *   with a valid `size` 0 in all other members.
+ * - The comment of a function names its errors. Every function may also return INVALID_ARGUMENT (a NULL where
+ *   something is needed, a text or an array that is too long, a wrong `size`), RESOURCE (no memory left) and INTERNAL.
+ * - A function writes its results to the addresses that it is given for them. If it fails, it clears all of these that
+ *   aren't NULL, whichever argument was wrong: a handle becomes NULL, the `release` of an Arrow structure NULL, a
+ *   number 0, and in a struct with a valid `size` all other members 0.
  * - What a function takes over (a stream, an array, a tensor, a source) it takes over on success alone, unless its
  *   comment says otherwise. On failure the caller still owns it, unchanged.
  * - A handle ends with its release function, which takes the address of the caller's pointer and sets it to NULL. So a
@@ -97,8 +99,8 @@ CROSSDOCK_API void crossdock_error_release(crossdock_error** error);
 CROSSDOCK_API crossdock_status crossdock_error_status(const crossdock_error* error);
 /** Returns the text: what was wrong, where, and what to do. It quotes at most 200 bytes of a name, a URI or another
  * text, 1024 of a file's path and 4096 of another's error text, and says how long a text was that it cut. Bytes that
- * can't be printed are written in hexadecimal. It ends with a NUL byte, and is valid until the object is written to
- * again or released. Empty for NULL. */
+ * can't be printed are written in hexadecimal. The error text of a stream of yours stays as it is, and may have several
+ * lines. It ends with a NUL byte, and is valid until the object is written to again or released. Empty for NULL. */
 CROSSDOCK_API const char* crossdock_error_message(const crossdock_error* error);
 /** Returns the name of the function that failed, as in "crossdock_client_get". Lives as long as the library is loaded.
  * Empty for NULL, and for an error that crossdock_error_set() wrote. */
@@ -118,8 +120,10 @@ CROSSDOCK_API crossdock_status crossdock_error_set(crossdock_error** error, cros
  *
  * Later versions add members at the end. A library that is older than the caller's header accepts the longer struct if
  * the members that it doesn't know are 0, and otherwise returns CROSSDOCK_ERROR_UNSUPPORTED. Booleans are int32_t, or
- * int64_t where a struct would else have padding: 0 or not. Times are in milliseconds; negative: without limit. Arrays
- * have at most 1,048,576 elements. */
+ * int64_t where a struct would else have padding: 0 or not. Arrays have at most 1,048,576 elements.
+ *
+ * Times, also those that are arguments, are in milliseconds; negative: without limit. More than 2,147,483,647, nearly
+ * 25 days, counts as 2,147,483,647. */
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,11 @@ CROSSDOCK_API crossdock_status crossdock_client_get_tensor(crossdock_client* cli
 
 /** Gets the tensor into the caller's memory, which has its type and shape: with any strides on the host, in C order on
  * a device. A body that is sent by value is received straight into it; otherwise one copy is made. The memory is the
- * caller's throughout; if the call fails, it may have been written to in part. `options.device_type` must be 0. */
+ * caller's throughout; if the call fails, it may have been written to in part. `options.device_type` must be 0.
+ *
+ * Errors: those of crossdock_client_get(); INVALID_ARGUMENT (a table, several tensors, or a tensor of another type or
+ * shape is published there; a `device_type`); INVALID_DATA (the extents or the pointer of `into` are wrong, or the
+ * server sends what isn't one tensor); UNSUPPORTED_TYPE (packed elements smaller than a byte). */
 CROSSDOCK_API crossdock_status crossdock_client_get_tensor_into(crossdock_client* client, crossdock_string name,
                                                                 const crossdock_tensor_options* options,
                                                                 const DLTensor* into, crossdock_error** error);

@@ -43,10 +43,10 @@ struct DeviceInfo {
   std::uint64_t memory = 0;       ///< Bytes that the device has; 0 if unknown.
 };
 
-/// A context of a device, by its native handle (`CUcontext`, `sycl::context*`); null for the device's usual context.
-struct NativeContext {
-  Device device;           ///< Of a native context with several devices, one of them.
-  void* native = nullptr;  ///< The handle, which isn't kept alive.
+/// A context of a device, by its native handle.
+struct DeviceContext {
+  Device device;              ///< Of a native context with several devices, one of them.
+  NativeContext native = {};  ///< Isn't kept alive.
 };
 
 struct MemoryHandle;
@@ -54,8 +54,9 @@ struct MemoryHandle;
 /// One opened device: the table of verbs that everything else is built on. Made by Driver::open(). It lives as long as
 /// its owner. The buffers, queues and events that it makes keep alive all that they need. Thread-safe.
 ///
-/// Every verb that starts work takes a queue, and returns without waiting for the work; only wait() waits. Until the
-/// work is done, memory that it reads must stay valid, and memory that it writes must not be touched. A verb that a
+/// Every verb that starts work takes a queue, and returns without waiting for the work; only wait() waits. With a queue
+/// that isn't in_order(), record(), copy(), order_after() and allocate() may wait, too, for work that is on it. Until
+/// the work is done, memory that it reads must stay valid, and memory that it writes must not be touched. A verb that a
 /// driver can't do throws UnsupportedError, which names the driver. All verbs throw InvalidArgumentError for a queue or
 /// memory of another device; then nothing was started.
 class CROSSDOCK_EXPORT Context {
@@ -68,9 +69,9 @@ class CROSSDOCK_EXPORT Context {
   virtual std::string_view driver_name() const noexcept = 0;
   /// Returns the device that was opened.
   virtual Device device() const noexcept = 0;
-  /// Returns the native context that the device was opened in; null for its usual one. Device memory of one native
+  /// Returns the native context that the device was opened in; none for its usual one. Device memory of one native
   /// context can't be used in another.
-  virtual void* native_context() const noexcept { return nullptr; }
+  virtual NativeContext native_context() const noexcept { return {}; }
 
   /// Names the device in the same way in every process of this machine, for memory that is handed from one process to
   /// another: bytes, at most 64. Empty if this context's memory can't be exported.
@@ -176,22 +177,22 @@ class CROSSDOCK_EXPORT Driver {
   virtual bool one_context_each() const noexcept { return false; }
   /// Returns true if work on a queue of a context can access memory of a context of this driver. Two devices are told
   /// apart only if they share no context: copies between others are the driver's business.
-  virtual bool reaches(const NativeContext& memory, MemoryKind kind, const NativeContext& queue) const {
+  virtual bool reaches(const DeviceContext& memory, MemoryKind kind, const DeviceContext& queue) const {
     return kind != MemoryKind::kDevice || memory.native == queue.native;
   }
   /// Returns a queue for work in a context; the same one as long as it is held, if the driver can tell. Throws as
   /// open().
-  virtual Queue queue_in(const NativeContext& context) { return open(context.device, context.native)->make_queue(); }
+  virtual Queue queue_in(const DeviceContext& context) { return open(context.device, context.native)->make_queue(); }
   /// Returns the context of a queue that other code made, by its handle as Context::wrap_queue() takes it. Returns
   /// nothing if every device has a queue with this handle (CUDA's default streams), if the handle is no queue as far as
   /// the driver can tell, or if the driver can't tell. Opens no device.
-  virtual std::optional<NativeContext> context_of_queue(NativeQueue /*native*/) const { return std::nullopt; }
+  virtual std::optional<DeviceContext> context_of_queue(NativeQueue /*native*/) const { return std::nullopt; }
   /// Returns the context that the calling thread currently uses in the vendor's library. Returns nothing if it uses
   /// none, or if the library has no current context. Opens no device.
-  virtual std::optional<NativeContext> current_context() const { return std::nullopt; }
+  virtual std::optional<DeviceContext> current_context() const { return std::nullopt; }
   /// Opens a device in its usual context, or in `native_context`, which must outlive the result. Throws NotFoundError
   /// if there is no such device, UnsupportedError if the driver has no contexts.
-  virtual std::shared_ptr<Context> open(const Device& device, void* native_context = nullptr) = 0;
+  virtual std::shared_ptr<Context> open(const Device& device, NativeContext native_context = {}) = 0;
 
  protected:
   Driver() = default;

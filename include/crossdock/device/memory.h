@@ -32,6 +32,8 @@ struct Memory {
   /// queue's end comes after it.
   Event recorded{};
 
+  /// Returns the handle of `native_context`.
+  NativeContext context_handle() const noexcept { return NativeContext(native_context.get()); }
   /// Returns true for host memory of any kind, and for device memory that the host may read (pinned, managed).
   bool host_accessible() const noexcept {
     return host_reaches(device.type) || (kind != MemoryKind::kDevice && has_addresses(device.type));

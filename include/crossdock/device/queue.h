@@ -19,12 +19,12 @@ class Queue {
  public:
   /// For drivers; other code gets queues from Context::make_queue() and wrap_queue(). `owner` keeps `native` alive, and
   /// ends the queue with its last copy; null if the caller keeps it alive. `native_context` is as below.
-  Queue(Device device, NativeQueue native, std::shared_ptr<void> owner, void* native_context = nullptr) noexcept
+  Queue(Device device, NativeQueue native, std::shared_ptr<void> owner, NativeContext native_context = {}) noexcept
       : device_(device), native_(native.get()), native_context_(native_context), owner_(std::move(owner)) {}
   /// For a handle that means another queue on every thread (CUDA's per-thread default stream): makes the queue that the
   /// handle means on the calling thread.
   static Queue of_this_thread(Device device, NativeQueue native, std::shared_ptr<void> owner,
-                              void* native_context = nullptr) noexcept {
+                              NativeContext native_context = {}) noexcept {
     Queue queue(device, native, std::move(owner), native_context);
     queue.thread_ = this_thread();
     return queue;
@@ -34,12 +34,12 @@ class Queue {
   const Device& device() const noexcept { return device_; }
   /// Returns the queue of the device's interface (`cudaStream_t`, `sycl::queue*`); null for the host's queue.
   void* native() const noexcept { return native_; }
-  /// Returns the native context that it belongs to; null if that is its device's usual one. See
+  /// Returns the native context that it belongs to; none if that is its device's usual one. See
   /// Context::native_context().
-  void* native_context() const noexcept { return native_context_; }
+  NativeContext native_context() const noexcept { return native_context_; }
   /// Returns the same, which keeps it alive as long as the queue's owner does.
   std::shared_ptr<void> shared_native_context() const noexcept {
-    return native_context_ != nullptr ? std::shared_ptr<void>(owner_, native_context_) : nullptr;
+    return native_context_ ? std::shared_ptr<void>(owner_, native_context_.get()) : nullptr;
   }
   /// Returns true if the handle means this queue on one thread alone: no other thread may put work on it, or record on
   /// it. Work that may be needed later from another thread (memory to free) is put on another queue that is ordered
@@ -61,7 +61,7 @@ class Queue {
 
   Device device_;
   void* native_;
-  void* native_context_;
+  NativeContext native_context_;
   std::shared_ptr<void> owner_;
   std::uint64_t thread_ = 0;
 };

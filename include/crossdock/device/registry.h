@@ -65,10 +65,10 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// first call opens the device in its usual context; later calls share it. If the device can't be opened, the next
   /// call tries again. Throws like for_type() and Driver::open().
   std::shared_ptr<Context> context(const Device& device) const;
-  /// Returns the context that serves a native context (Driver::one_context_each()); for null, as above. Another one
+  /// Returns the context that serves a native context (Driver::one_context_each()); for none, as above. Another one
   /// than the device's usual one is opened by the driver, which shares it, and doesn't keep the native context. Throws
   /// likewise.
-  std::shared_ptr<Context> context(const Device& device, void* native_context) const;
+  std::shared_ptr<Context> context(const Device& device, NativeContext native_context) const;
   /// Returns the context that the queue belongs to. Throws likewise.
   std::shared_ptr<Context> context(const Queue& queue) const { return context(queue.device(), queue.native_context()); }
   /// Returns the same as context(), or null if that throws UnsupportedError or NotFoundError: no driver here has the
@@ -80,9 +80,9 @@ class CROSSDOCK_EXPORT DriverRegistry {
   /// Returns the device's queue for work that names no queue. It is made once, by the device's context() or by
   /// DriverOptions::default_queue. Throws like context(), DriverOptions::default_queue and Context::make_queue().
   Queue default_queue(const Device& device) const;
-  /// Returns a queue in a native context of the device: default_queue() for null, else the same one as long as the
+  /// Returns a queue in a native context of the device: default_queue() for none, else the same one as long as the
   /// context is held. Throws likewise.
-  Queue queue_in(const Device& device, void* native_context) const;
+  Queue queue_in(const Device& device, NativeContext native_context) const;
 
  private:
   struct Impl;

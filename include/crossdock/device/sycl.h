@@ -17,8 +17,8 @@ CROSSDOCK_EXPORT std::vector<std::string> sycl_library_candidates(const std::vec
 /// The options of a new queue.
 struct SyclQueueOptions {
   Device device{};                 ///< kOneApi; ignored if `native_device` is given.
-  void* native_device = nullptr;   ///< A `sycl::device*`: a sub-device, or a root device.
-  void* native_context = nullptr;  ///< A `sycl::context*` that has the device; null: dpctl's default for the device.
+  NativeDevice native_device{};    ///< A sub-device, or a root device.
+  NativeContext native_context{};  ///< One that has the device; none: dpctl's default for the device.
   bool in_order = true;            ///< Work runs in the order in which it is put there.
   bool profiling = false;          ///< Events have the times of their work.
 };
@@ -82,7 +82,7 @@ class CROSSDOCK_EXPORT SyclDriver : public Driver {
   /// Returns the in-order queue for work with memory of a `sycl::context*`, if only the context is known. The queue is
   /// on the device that `pointer` belongs to, or on the context's first device if it is null. Returns the same queue as
   /// long as it is held. Throws InvalidArgumentError if the pointer isn't bound to the context.
-  virtual Queue queue_in(void* native_context, const void* pointer = nullptr) = 0;
+  virtual Queue queue_in(NativeContext native_context, const void* pointer = nullptr) = 0;
   using Driver::queue_in;
 
   /// Returns the properties of a queue. This and same_context() throw InvalidArgumentError for a queue of another

@@ -129,6 +129,7 @@ CROSSDOCK_EXPORT std::optional<device::Device> device_of_producer_stream(const a
                                                                          const device::DriverRegistry& drivers);
 /// For a consumer: sets the queue from `native`, the answer of the producer's current_work_stream(). Null is the
 /// default stream of that device.
-CROSSDOCK_EXPORT void note_producer_stream(array::Tensor* tensor, void* native, const device::DriverRegistry& drivers);
+CROSSDOCK_EXPORT void note_producer_stream(array::Tensor* tensor, device::NativeQueue native,
+                                           const device::DriverRegistry& drivers);
 
 }  // namespace crossdock::exchange

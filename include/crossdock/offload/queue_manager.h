@@ -44,9 +44,9 @@ class CROSSDOCK_EXPORT Queues {
   detail::ImplPtr<Impl> impl_;
 };
 
-/// Keeps the current queue: a default for the process, and for each thread the queue that it chose for a scope. One
-/// manager for all packages is the global queue manager of the offloading text (way 4). A package with a manager of its
-/// own manages its own queue, separate from all others (way 2). Thread-safe. Must outlive its scopes.
+/// Keeps the current queue: a default for the process, and for each thread the queue that it chose for a scope. If all
+/// packages of a program share one manager, one scope moves the work of all of them. A package with a manager of its
+/// own chooses its queue separately from all others. Thread-safe. Must outlive its scopes.
 ///
 /// Python's current queues are separate (crossdock.offload): they follow tasks as well as threads.
 class CROSSDOCK_EXPORT QueueManager {

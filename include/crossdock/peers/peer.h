@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "crossdock/core/chrono.h"
@@ -71,6 +72,19 @@ struct HubOptions {
   LogCallback log{};                            ///< Empty: log lines are dropped.
 };
 
+/// Result of a call that doesn't wait.
+template <class T>
+struct [[nodiscard]] PollResult {
+  T value{};                   ///< Null if nothing has arrived, or with an error.
+  std::exception_ptr error{};  ///< Error of recv() or accept(): not TimeoutError or InterruptedError.
+
+  /// Returns the value, null if nothing has arrived. Throws `error`.
+  T get() && {
+    if (error) std::rethrow_exception(error);
+    return std::move(value);
+  }
+};
+
 /// One end of a connection of equals. Thread-safe: messages go out in the order of the calls. Destroying it calls
 /// abort(), unless close() was called; messages and frames that were received stay valid.
 class CROSSDOCK_EXPORT Peer {
@@ -95,15 +109,15 @@ class CROSSDOCK_EXPORT Peer {
   void send(std::span<const OutgoingFrame> frames, std::span<const std::byte> meta,
             const transport::InterruptHook& interrupted = {});
 
-  /// Returns the next message, or nothing if none has arrived. Throws ConnectionError once the connection has ended and
-  /// its last whole message was returned (the peer closed it, was killed, or broke the rules: ProtocolError),
-  /// ClosedError after close() or abort(), ForkError.
-  std::optional<Message> try_recv();
-  /// Has `notify` called when try_recv() may return something or throw: perhaps at once, on this thread. A later call
+  /// Does recv() without waiting and without exceptions, for event loops. If the next message hasn't arrived yet, call
+  /// when_readable().
+  PollResult<std::optional<Message>> try_recv() noexcept;
+  /// Has `notify` called when try_recv() may find a message or an error: perhaps at once, on this thread. A later call
   /// replaces an earlier one that wasn't called yet; null: none.
   void when_readable(Notify notify);
-  /// Waits for the next message. One thread at a time may wait. Throws TimeoutError, InterruptedError, and the errors
-  /// of try_recv().
+  /// Waits for the next message. One thread at a time may wait. Throws TimeoutError and InterruptedError, after which
+  /// it may be called again; ConnectionError once the connection has ended and its last whole message was returned (the
+  /// peer closed it, was killed, or broke the rules: ProtocolError); ClosedError after close() or abort(); ForkError.
   Message recv(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
 
   /// Sends nothing more and receives nothing more. `done` is called when everything that was sent is on its way, or the
@@ -154,13 +168,16 @@ class CROSSDOCK_EXPORT PeerListener {
   PeerListener(const PeerListener&) = delete;
   PeerListener& operator=(const PeerListener&) = delete;
 
+  /// The URI to connect to, for the first of those that were asked for.
+  const std::string& uri() const noexcept;
   /// The URIs to connect to, in the order of those that were asked for.
   const std::vector<std::string>& uris() const noexcept;
-  /// Returns a peer that has connected, or null if none has. Throws ClosedError.
-  std::unique_ptr<Peer> try_accept();
+  /// Does accept() without waiting and without exceptions, as Peer::try_recv().
+  PollResult<std::unique_ptr<Peer>> try_accept() noexcept;
   /// As Peer::when_readable().
-  void when_ready(Notify notify);
-  /// Waits for a peer. One thread at a time may wait. Throws TimeoutError, InterruptedError, ClosedError.
+  void when_readable(Notify notify);
+  /// Waits for a peer. One thread at a time may wait. Throws TimeoutError, InterruptedError, ClosedError,
+  /// ForkError.
   std::unique_ptr<Peer> accept(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
   /// Stops listening, drops peers that weren't accepted, and wakes accept(), which throws ClosedError. A second call
   /// does nothing.

@@ -17,9 +17,12 @@ namespace crossdock::session {
 /// the descriptor is readable, and returns at once. It must not call `ready` itself. What it throws is thrown by
 /// co_await.
 ///
-/// It returns a function that ends the watch. That one is called if the coroutine is destroyed while it waits, on the
-/// thread that destroys it; the descriptor may be closed right afterwards. It must not throw. A `ready` that is called
-/// all the same does nothing. Such a loop is a few lines over poll(), epoll, libuv or Asio (examples/cpp/event_loop.h).
+/// It returns a function that ends the watch. That one is called if the coroutine is destroyed while it waits; the
+/// descriptor may be closed right afterwards. It must not throw. A `ready` that is called later does nothing.
+///
+/// All of this happens on the loop's thread: a coroutine that waits must be destroyed there, and so never while `ready`
+/// runs on another thread. A loop on several threads needs a strand. Such a loop is a few lines over poll(), epoll,
+/// libuv or Asio (examples/cpp/event_loop.h).
 using WhenReadable = std::function<std::function<void()>(int descriptor, std::function<void()> ready)>;
 
 /// The result of next(), for co_await. Await it at once, and once.

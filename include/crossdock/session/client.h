@@ -243,8 +243,9 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
 /// readers may be used at the same time: each has its own connection, and idle connections are reused.
 class CROSSDOCK_EXPORT Client {
  public:
-  /// Throws UriError, SchemeError, NotFoundError, ConnectionError, PermissionError, HandshakeError, TimeoutError,
-  /// InterruptedError.
+  /// Throws UriError, SchemeError, NotFoundError (nothing is at the address), ConnectionError, PermissionError,
+  /// HandshakeError, TimeoutError, InterruptedError. The other functions connect again if need be, and throw the same
+  /// then, with ConnectionError instead of NotFoundError.
   ///
   /// "grpc://host:port" is a Flight server, Crossdock's or another. get() asks it where the table is, and reads it from
   /// the cheapest location that it can reach, at last by DoGet; see Reader::location() and ClientOptions::any_location.
@@ -268,10 +269,10 @@ class CROSSDOCK_EXPORT Client {
   /// Reader::next().
   ServerStats server_stats(const transport::InterruptHook& interrupted = {});
   /// Requests the stream that is published as `name`. Returns once its schema has arrived. Throws NotFoundError (its
-  /// message lists the names that exist), ConsumedError, and the errors of Reader::next(). With GetOptions::rows or
-  /// GetOptions::batches also UnsupportedError (`name` isn't a table, or, with batches, the server doesn't know such
-  /// requests), InvalidArgumentError (batches that aren't as they must be), TimeoutError (the table is replaced again
-  /// and again).
+  /// message lists the names that exist), ConsumedError, InvalidArgumentError (tensors: tensor() or tensors() reads
+  /// them), and the errors of Reader::next(). With GetOptions::rows or GetOptions::batches also UnsupportedError
+  /// (`name` isn't a table, or, with batches, the server doesn't know such requests), InvalidArgumentError (batches
+  /// that aren't as they must be), TimeoutError (the table is replaced again and again).
   std::unique_ptr<Reader> get(const std::string& name, const GetOptions& options = {},
                               const transport::InterruptHook& interrupted = {});
   /// Requests the batch statistics of a table: a table with one row for each of its batches, as

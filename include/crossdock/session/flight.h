@@ -35,7 +35,7 @@ struct FlightOptions {
   /// With a token or a login, tickets are signed: by the first of these keys, of 16 to 1024 bytes. All of them check
   /// tickets, up to 16. Servers that share a key take each other's tickets. Empty: a random key, of this server alone.
   std::vector<std::string> ticket_keys{};
-  std::chrono::seconds ticket_lifetime{300};       ///< How long a ticket may be used; at least 1 s.
+  std::chrono::seconds ticket_lifetime{300};       ///< How long a ticket may be used; 1 s to 100 years.
   std::chrono::seconds login_lifetime{12 * 3600};  ///< The same for what a login is answered with.
   FlightPuts puts = FlightPuts::kRefused;          ///< Which tables clients may publish here.
   /// The most bytes of one table that a client sends, with its messages. Each takes memory of this process.

@@ -60,11 +60,14 @@ class CROSSDOCK_EXPORT Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
+  /// The URI to connect to, for the first of ServerOptions::uris.
+  const std::string& uri() const noexcept;
   /// The URIs to connect to, for all of ServerOptions::uris.
   const std::vector<std::string>& uris() const noexcept;
-  /// Returns statistics with `relay` set.
+  /// Returns statistics with `relay` set. Throws ClosedError, ForkError.
   ServerStats stats() const;
-  /// Refuses requests from now on, and waits until the streams under way have ended, as Server::drain() does.
+  /// Refuses requests from now on, and waits until the streams under way have ended, as Server::drain() does. Throws
+  /// InterruptedError, ClosedError, ForkError.
   bool drain(const TimeLimit& timeout = {}, const transport::InterruptHook& interrupted = {});
   /// Ends every stream and fetch under way with an error at its consumers, stops listening, and joins the threads. What
   /// consumers hold stays valid. May be called twice. Throws InterruptedError after everything was closed except a

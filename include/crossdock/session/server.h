@@ -100,6 +100,11 @@ class CROSSDOCK_EXPORT Server {
   /// Starts to listen before it returns. Throws UriError, SchemeError (also if the module of a Flight server is
   /// missing), NotFoundError (the folder of a path), ConnectionError, PermissionError, ResourceError.
   explicit Server(ServerOptions options = {});
+  /// Throws what the constructor would throw, as far as that can be said without listening: wrong options, URIs that
+  /// are no addresses, a folder or a library that is missing. Looks no host up, and doesn't see that an address is in
+  /// use. A folder below /run may be missing: service managers make those when they start a server. Loads the libraries
+  /// of the networks that are named, and of Flight, which stay loaded; Flight's starts threads.
+  static void check(const ServerOptions& options);
   /// Calls close(). Must not run on the thread of a source for which it would wait: a source must not hold the last
   /// owner of its server.
   ~Server();
@@ -131,19 +136,21 @@ class CROSSDOCK_EXPORT Server {
   /// is released. A client with two connections makes one request on each, and may get the old source on one and the
   /// new source on the other: use another name for such clients.
   ///
-  /// Throws InvalidArgumentError (a name that is taken, without `replace`; an empty name; a null
-  /// source; no tensor, or wrong paths of tensors), UnsupportedTypeError, InvalidDataError, ArenaFrozenError,
-  /// NotFoundError and PermissionError (for files), FileChangedError, ResourceError, UnsupportedError (memory of a
-  /// device without a driver), ClosedError, and the errors of the source and of devices' work. If it throws, nothing
-  /// was published and nothing replaced. `source` is consumed in either case.
+  /// Throws InvalidArgumentError (a name that is taken, without `replace`; an empty name; on a server that signs
+  /// tickets, a name that begins as one; a null source, or one that was published before; a stream without a schema;
+  /// `times` for a live stream or a factory; no tensor, or wrong paths of tensors), UnsupportedTypeError,
+  /// InvalidDataError, ArenaFrozenError, NotFoundError and PermissionError (for files), FileChangedError,
+  /// ResourceError, UnsupportedError (memory of a device without a driver), ClosedError, and the errors of the source
+  /// and of devices' work. If it throws, nothing was published and nothing replaced. `source` is consumed in either
+  /// case.
   void publish(const std::string& name, Source source, const PublishOptions& options = {});
   /// Does the first half of publish(): reads `source`, and makes nothing visible. Throws as publish() does.
   Prepared prepare(const std::string& name, Source source, const PublishOptions& options = {});
   /// Makes all `sources` visible and withdraws the names `withdrawn`, in one atomic step: every request and every
   /// catalog read finds all of these changes or none. Throws InvalidArgumentError (a name that is taken, of a source
-  /// that was prepared without `replace`; a name that is there twice; a Prepared that was moved from), NotFoundError (a
-  /// name to withdraw that isn't published), ClosedError. If it throws, nothing has changed. `sources` are consumed in
-  /// either case.
+  /// that was prepared without `replace`; a name that two sources have, or that is to be withdrawn as well; a Prepared
+  /// that was moved from, or that another server made), NotFoundError (a name to withdraw that isn't published),
+  /// ClosedError. If it throws, nothing has changed. `sources` are consumed in either case.
   void commit(std::vector<Prepared> sources, const std::vector<std::string>& withdrawn = {});
   /// Removes a name: new requests no longer find it. Streams under way continue, and the memory lives until the last
   /// batch is released. Throws NotFoundError, ClosedError.

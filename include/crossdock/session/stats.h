@@ -26,8 +26,9 @@ struct DurationHistogram {
   std::array<std::uint64_t, kBuckets> counts{};  ///< Not cumulative.
   std::chrono::nanoseconds sum{0};               ///< Of all durations.
 
-  /// Counts `n` durations of `all` together, each as long as their mean. Negative ones count as 0.
+  /// Counts `n` durations of `all` together, each as long as their mean. A negative `all` counts as 0.
   void add(std::chrono::nanoseconds all, std::uint64_t n = 1) noexcept {
+    if (n == 0) return;
     if (all.count() < 0) all = {};
     const auto total = static_cast<std::uint64_t>(all.count());
     const std::uint64_t us = ((n == 1 ? total : total / n) + 999) / 1000;

@@ -45,8 +45,9 @@ class InterruptHook {
 
   /// Returns false if nothing is asked.
   explicit operator bool() const noexcept { return ask_ != nullptr; }
-  /// Asks. There must be a function.
-  bool operator()() const { return ask_(); }
+  /// Asks. Returns false if nothing is asked: a hook that becomes another kind of function, which isn't empty then,
+  /// ends no call.
+  bool operator()() const { return ask_ != nullptr && ask_(); }
 
  private:
   std::function<bool()> ask_;

@@ -1,4 +1,4 @@
-"""Builds and runs a program against the package that Conan made."""
+"""Builds and runs a program in C++ and one in C against the package that Conan made."""
 
 from pathlib import Path
 
@@ -24,4 +24,6 @@ class UsesCrossdock(ConanFile):
 
     def test(self):
         if can_run(self):
-            self.run(str(Path(self.cpp.build.bindir) / "uses_crossdock"), env="conanrun")
+            folder = Path(self.build_folder, self.cpp.build.bindir)
+            for program in ("uses_crossdock", "uses_crossdock_c"):
+                self.run(str(folder / program), env="conanrun")

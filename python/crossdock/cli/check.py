@@ -17,6 +17,15 @@ from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import FAILED, OK, report_error, reported
 
 
+def _path_given(module: str, expression: str) -> typer.BadParameter:
+    """Says that a module is to be given instead of a path, and which one if it is below the current folder."""
+    parts = os.path.normpath(module.removesuffix(".py")).split("/")
+    example = f"{'.'.join(parts)}:{expression}" if all(map(str.isidentifier, parts)) else "arrays:x for x of arrays.py"
+    return typer.BadParameter(
+        f"give a module ({shown(example)}), not a path ({shown(module)}); modules are found in the current folder, too"
+    )
+
+
 def _evaluated(target: str) -> Any:
     """Evaluates `module:expression`. Modules in the current folder can be imported."""
     module, colon, expression = target.partition(":")
@@ -26,6 +35,8 @@ def _evaluated(target: str) -> Any:
         code = compile(expression.strip(), target, "eval")
     except SyntaxError as error:
         raise typer.BadParameter(f"{quoted(expression)} is not a valid expression: {error.msg}") from None
+    if "/" in module or module.startswith("."):
+        raise _path_given(module, expression)
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -33,6 +44,8 @@ def _evaluated(target: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
+        if module.endswith(".py"):
+            raise _path_given(module, expression) from None
         raise typer.BadParameter(f"there is no module {shown(module)}") from None
     try:
         return eval(code, names)

@@ -8,25 +8,27 @@ import re
 import signal
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
 from crossdock._names import parsed_name, shown_name
 from crossdock._text import quoted, shown
-from crossdock.cli.files import read_small
+from crossdock.cli.files import check_is_no_url, read_small
 from crossdock.cli.settings import SETTINGS, WrongValueError
 
 _MOST_BYTES = 16 << 20
 
 
-class TableSource(NamedTuple):
+@dataclass(frozen=True)
+class TableSource:
     """What is published under a name. `stable`: None: as the server's option says."""
 
     path: Path
     stable: str | None
-    where: str = ""
-    """Where a configuration file says it; empty for a file of the command line."""
+    where: str = field(default="", compare=False)
+    """Where a configuration file says it, which other lines change; empty for a file of the command line."""
 
 
 class Config(NamedTuple):
@@ -141,6 +143,8 @@ class _Checker:
         if not name or "\0" in name:
             self._fail(key, "is no name of a table: it is empty, or has a NUL")
         try:
+            if not (self._folder / path).exists():
+                check_is_no_url(path)
             return parsed_name(name), TableSource(self._folder / path, stable, self._where(key))
         except xd.InvalidArgumentError as error:
             self._fail(key, str(error))

@@ -1,4 +1,4 @@
-"""Small files that a command is given: read whole, and checked before."""
+"""Files that a command is given: small ones, read whole and checked before, and those to serve."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import crossdock as xd
+from crossdock import _loading
 from crossdock._files import open_regular
 
 
@@ -27,3 +28,8 @@ def read_small(path: Path, named: str, kind: str, most: int, check: Callable[[in
     if len(content) > most:
         raise xd.InvalidArgumentError(f"{named} has more than {most:,} bytes")
     return content
+
+
+def check_is_no_url(path: str) -> None:
+    """Raises InvalidArgumentError for a URL of a file to serve."""
+    _loading.check_path(path, "serve", "download it first, and serve the file")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossdock import _native
+from crossdock._files import encoded_path
 from crossdock._names import shown_name
 from crossdock._text import counted, shown
 from crossdock.cli import tensor_output
@@ -17,7 +18,6 @@ from crossdock.cli.layout import terminal_width, wrapped
 from crossdock.cli.output import number, print_json
 from crossdock.client import Client
 from crossdock.errors import Error
-from crossdock.file import _encoded
 
 if TYPE_CHECKING:
     from crossdock._typing import BatchAbout, BufferAbout, FieldAbout, FileAbout, SchemaAbout
@@ -202,7 +202,7 @@ def _file_line(path: Path, about: FileAbout) -> str:
 
 def show_file(path: Path, *, buffers: bool, as_json: bool, limit: int) -> None:
     """Prints an Arrow IPC file or stream file: a summary, its schema, and its messages."""
-    inspector = _native.FileInspector(_encoded(path))
+    inspector = _native.FileInspector(encoded_path(path))
     about = inspector.about()
     messages = _Messages(limit, buffers, as_json)
     listed: list[BatchAbout] = []
@@ -265,7 +265,8 @@ def show_catalog(uri: str, client: Client, *, as_json: bool) -> None:
     also = f" and {counted(others, 'name')} of tensors" if others else ""
     print(f"{shown(uri)}: {counted(len(entries) - others, 'table')}{also}")
     for entry in entries:
-        what = f"{number(entry.rows)} rows" if entry.kind == "table" else tensor_output.content_text(entry)
+        rows = "? rows" if entry.rows is None else counted(entry.rows, "row")
+        what = rows if entry.kind == "table" else tensor_output.content_text(entry)
         print(f"\n{shown(shown_name(entry.name))}: {shown(what)}, {number(entry.bytes)} bytes, {shown(entry.device)}")
         if entry.way or entry.why:
             print(f"    {_way(entry)}")

@@ -16,7 +16,7 @@ from crossdock.cli.reporting import MissingPackageError
 if TYPE_CHECKING:
     from crossdock.metrics import Metrics
 
-__all__ = ["MetricsAddress", "observed", "print_addresses", "set_ready"]
+__all__ = ["MetricsAddress", "check_metrics", "observed", "print_addresses", "set_ready"]
 
 log = logging.getLogger("crossdock.cli")
 
@@ -30,6 +30,18 @@ MetricsAddress = Annotated[
         show_default=False,
     ),
 ]
+
+
+def check_metrics(address: str | None) -> None:
+    """Raises MissingPackageError if what the metrics need isn't installed. Without an address, does nothing."""
+    if address is None:
+        return
+    from crossdock.metrics import import_prometheus
+
+    try:
+        import_prometheus()
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(str(error)) from error
 
 
 @contextlib.contextmanager

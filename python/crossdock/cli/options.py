@@ -170,6 +170,14 @@ def connected(
     except xd.NotFoundError as error:
         # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
         raise xd.ConnectionError(f"{error}{_servers_hint(uri)}") from None
+    except (xd.SchemeError, xd.UriError) as error:
+        raise type(error)(f"{error}{tcp_hint(uri)}") from None
+
+
+def tcp_hint(uri: str) -> str:
+    """Returns a question for a host and a port without a scheme; of anything else, nothing."""
+    found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", uri)
+    return f"; did you mean tcp://{uri}?" if found else ""
 
 
 def _servers_hint(uri: str) -> str:

@@ -80,6 +80,8 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
+        if self._watching is not None:
+            self._watching.join()
         for number, handler in self._before.items():
             # The program ends as it was told to: a further signal must not make that look like a failure (143).
             signal.signal(number, signal.SIG_IGN if self._signals else handler)  # type: ignore[arg-type]

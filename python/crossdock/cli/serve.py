@@ -18,10 +18,12 @@ from crossdock import _loading
 from crossdock._names import shown_name
 from crossdock._text import counted, quoted
 from crossdock.cli import serve_options as of
+from crossdock.cli import serve_setup
 from crossdock.cli.app import app
 from crossdock.cli.config import TableSource
+from crossdock.cli.files import check_is_no_url
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
-from crossdock.cli.observing import MetricsAddress, observed, print_addresses, set_ready
+from crossdock.cli.observing import MetricsAddress, check_metrics, observed, print_addresses, set_ready
 from crossdock.cli.options import Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, name_of
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
@@ -48,6 +50,11 @@ def _server_name(table: str | bytes) -> str:
     return name or "tables"
 
 
+def _uri_of_tables(setup: Setup) -> str:
+    """Returns the URI of a server for which none is given: the first table's name."""
+    return f"shm:{_server_name(next(iter(setup.tables), ''))}"
+
+
 def _server_at(uris: list[str], setup: Setup, authenticator: Authenticator | None) -> xd.Server:
     try:
         return start(setup, uris, authenticator)
@@ -62,9 +69,9 @@ def _server_at(uris: list[str], setup: Setup, authenticator: Authenticator | Non
 def _server_at_a_name(setup: Setup, authenticator: Authenticator | None) -> xd.Server:
     """Starts a server at the first table's name, or at that name with the first free number, from 2 on."""
     flight = setup.settings.get("flight")
-    name = _server_name(next(iter(setup.tables), ""))
+    first = _uri_of_tables(setup)
     for number in range(1, _MOST_NAMES):
-        uri = f"shm:{name}" if number == 1 else f"shm:{name}-{number}"
+        uri = first if number == 1 else f"{first}-{number}"
         try:
             server = start(setup, [uri], authenticator)
         except xd.ConnectionError as error:
@@ -72,9 +79,9 @@ def _server_at_a_name(setup: Setup, authenticator: Authenticator | None) -> xd.S
                 raise
             continue  # A running server uses this name.
         if number > 1:
-            say(f"shm:{name} is in use by another server of yours; this one is {uri}")
+            say(f"{first} is in use by another server of yours; this one is {uri}")
         return server
-    raise xd.ConnectionError(f"shm:{name} and all of its numbers are in use: choose a name with --uri shm:NAME")
+    raise xd.ConnectionError(f"{first} and all of its numbers are in use: choose a name with --uri shm:NAME")
 
 
 _EXAMPLES = """Examples:
@@ -90,7 +97,9 @@ crossdock serve flights.arrow --flight 'grpc://*:8815'
 def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, TableSource]:
     named = [name_of(one, "--name") for one in names] or [_loading.stem_of(path.resolve().name) for path in files]
     if len(named) != len(files):
-        raise typer.BadParameter(f"{len(files)} files need as many names, not {len(named)}", param_hint="--name")
+        raise typer.BadParameter(
+            f"{counted(len(named), 'name')} for {counted(len(files), 'file')}; give one for each", param_hint="--name"
+        )
     if len(set(named)) != len(named):
         twice = next(one for one in named if named.count(one) > 1)
         raise typer.BadParameter(
@@ -101,11 +110,15 @@ def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, Table
 
 def _check(setup: Setup) -> None:
     """Checks what can be without a server, and says that it is right."""
+    serve_setup.check(setup, list(setup.settings.get("uri", ())) or [_uri_of_tables(setup)])
+    check_metrics(setup.settings.get("metrics"))
     for source in setup.tables.values():
         state_of(source)
         with naming(source):
             if not stat.S_ISREG(mode := os.stat(source.path).st_mode) and not stat.S_ISDIR(mode):
                 raise xd.InvalidArgumentError(f"{source.path} is neither a file nor a folder")
+            if not os.access(source.path, os.R_OK):
+                raise xd.PermissionError(f"{source.path} can't be read: permission denied")
             _loading.is_loadable(source.path, "auto")
     print(f"valid: {counted(len(setup.tables), 'table')}, {counted(len(setup.settings), 'setting')}")
 
@@ -125,7 +138,7 @@ def _print_locations(server: xd.Server, names: Mapping[str | bytes, object]) -> 
 def serve(
     context: typer.Context,
     files: Annotated[
-        list[Path] | None,
+        list[str] | None,  # a Path of a URL would lose its slashes
         typer.Argument(
             metavar="FILE",
             help="Arrow IPC files (served as they lie: no copy), or Parquet, CSV and JSON-lines files and folders of "
@@ -169,12 +182,14 @@ def serve(
     connect to; each of several on a line, and the address of the metrics on the last one."""
     if not files and config is None:
         raise typer.BadParameter("give a file, or --config", param_hint="FILE")
-    given = _named_files(files or [], name or [])
+    given = _named_files([Path(file) for file in files or []], name or [])
 
     def read() -> Setup:
         return read_setup(config, given_options(context.params), given)
 
     with reported():
+        for file in files or []:
+            check_is_no_url(file)
         setup = read()
         if check:
             _check(setup)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
+from crossdock import _native
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
 from crossdock.cli.options import tls_of, token_of
 from crossdock.cli.secrets import Logins, read_key, read_ticket_keys, read_token
@@ -66,7 +69,7 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     return Setup(
         settings=settings,
         tables={
-            name: source._replace(stable=source.stable or stable) for name, source in {**config.tables, **files}.items()
+            name: replace(source, stable=source.stable or stable) for name, source in {**config.tables, **files}.items()
         },
         token=token_of(uris) if token_file is None else read_token(token_file),
         tls=tls_of(uris, certificate, key, client_roots=client_roots),
@@ -92,7 +95,30 @@ class Authenticator:
         return self.logins(user, password)
 
 
-def start(setup: Setup, uris: list[str], authenticator: Authenticator | None) -> xd.Server:
+class _NothingWrongError(Exception):
+    pass
+
+
+def _check_only(options: _native.ServerOptions) -> NoReturn:
+    _native.check_server(options)
+    raise _NothingWrongError
+
+
+class _NeverStarted(xd.Server):
+    """Raises what a server would raise, or `_NothingWrongError` where that would begin to listen."""
+
+    _listen = staticmethod(_check_only)
+
+
+def check(setup: Setup, uris: list[str]) -> None:
+    """Raises what `start()` would raise, as far as that can be said without listening."""
+    with contextlib.suppress(_NothingWrongError):
+        start(setup, uris, None if setup.logins is None else Authenticator(setup.logins), _NeverStarted)
+
+
+def start(
+    setup: Setup, uris: list[str], authenticator: Authenticator | None, server: type[xd.Server] = xd.Server
+) -> xd.Server:
     """Starts a server without tables."""
     options = {name: setup.settings[name] for name in _PASSED if name in setup.settings}
     if "lease_patience" in setup.settings:
@@ -100,7 +126,7 @@ def start(setup: Setup, uris: list[str], authenticator: Authenticator | None) ->
     if "limits" in setup.settings:
         options["limits"] = xd.Limits(**dict(setup.settings["limits"]))
     token = setup.token
-    return xd.serve(
+    return server(
         uri=uris, token=token, tls=setup.tls, authenticate=authenticator, ticket_keys=setup.ticket_keys, **options
     )
 

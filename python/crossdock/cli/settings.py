@@ -15,7 +15,7 @@ from crossdock import _options
 from crossdock._http import Address
 from crossdock._text import quoted
 from crossdock.cli.logs import LEVELS
-from crossdock.cli.options import size_in
+from crossdock.cli.options import size_in, tcp_hint
 
 Reader = Callable[[object], Any]
 
@@ -163,7 +163,10 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
         text = _text(value)
         if _options.scheme_of(text) not in schemes:
             known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
-            meant = "" if ":" in text else f"; did you mean {schemes[0]}:{text}?"
+            if ":" not in text:
+                meant = f"; did you mean {schemes[0]}:{text}?"
+            else:
+                meant = tcp_hint(text) if "tcp" in schemes else ""
             raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(text)}{meant}")
         return text
 

@@ -52,7 +52,6 @@ def naming(source: TableSource) -> Iterator[None]:
 def state_of(source: TableSource) -> object:
     """What changes when its file does. Raises NotFoundError and others, which name it."""
     with naming(source):
-        _loading.check_path(source.path, "serve")
         return _loading.state_of(source.path)
 
 

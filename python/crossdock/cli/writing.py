@@ -117,9 +117,11 @@ def write_file(target: Path, schema: xd.Schema, batches: Iterable[xd.RecordBatch
         write_to(str(partial), str(target), target.suffix.lower(), schema, batches)
         partial.replace(target)
     except OSError as error:
-        if error.filename is not None or isinstance(error, xd.Error):
+        if isinstance(error, xd.Error):
             raise
-        raise OSError(error.errno, f"writing {target} failed: {error}") from error  # as where the disk is full
+        # The texts of pyarrow and of open() name the partial file. pyarrow gives an errno for its own errors, too.
+        kind = xd.PermissionError if isinstance(error, PermissionError) else xd.SystemError
+        raise kind(f"writing {target} failed: {os.strerror(error.errno) if error.errno else error}") from error
     finally:
         partial.unlink(missing_ok=True)
 

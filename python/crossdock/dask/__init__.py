@@ -3,8 +3,13 @@
 A cluster whose addresses begin with `crossdock://` (over TLS: `crossdocks://`) works like one over `tcp://`. Within a
 machine, frames of 64 KiB or more are passed through shared memory. If that isn't possible, they are sent over TCP.
 
-    with LocalCluster(protocol="crossdock://") as cluster, Client(cluster) as client:
-        crossdock.dask.install(client)  # arrays lie in shared memory from the start, and count once
+    from distributed import Client, LocalCluster
+
+    import crossdock.dask
+
+    if __name__ == "__main__":  # workers import the program
+        with LocalCluster(protocol="crossdock://") as cluster, Client(cluster) as client:
+            crossdock.dask.install(client)  # arrays lie in shared memory from the start, and count once
 
 Needs `distributed`, which finds the schemes itself if Crossdock is installed.
 """
@@ -33,6 +38,9 @@ def install(client: Any, threshold: int | None = 1 << 20) -> Any:
 
     Returns an awaitable if the client is asynchronous. Instead of this call, workers and nannies may be started with
     `--preload crossdock.dask --preload-nanny crossdock.dask`.
+
+    Raises `InvalidArgumentError` for a threshold below 1, `TypeError` for one that is no whole number, and the errors
+    of `client.register_plugin()`.
     """
     if threshold is not None:
         threshold = count(threshold, "threshold", "bytes")

@@ -345,7 +345,10 @@ class _SecureListener(_Listening, TLSListener):
 
 
 class Backend(BaseTCPBackend):
-    """The scheme `crossdock://`: TCP, and shared memory for large frames within a machine."""
+    """The scheme `crossdock://`: TCP, and shared memory for large frames within a machine.
+
+    The constructor raises nothing. A connection that was closed raises `CommClosedError`, as distributed's own do.
+    """
 
     _connector_class: ClassVar[Any] = _Connector
     _listener_class: ClassVar[Any] = _Listener
@@ -355,7 +358,10 @@ class Backend(BaseTCPBackend):
 
 
 class SecureBackend(BaseTCPBackend):
-    """The scheme `crossdocks://`: TLS, and shared memory for large frames within a machine."""
+    """The scheme `crossdocks://`: TLS, and shared memory for large frames within a machine.
+
+    The constructor raises nothing. A connection that was closed raises `CommClosedError`, as distributed's own do.
+    """
 
     _connector_class: ClassVar[Any] = _SecureConnector
     _listener_class: ClassVar[Any] = _SecureListener

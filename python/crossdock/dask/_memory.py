@@ -56,6 +56,9 @@ class WorkerPlugin(_WorkerPlugin):
     """Has a worker allocate large arrays in shared memory, and count shared memory once.
 
     threshold: the size in bytes from which on NumPy's arrays lie in the pool; None: only the memory figure changes.
+
+    The constructor raises nothing. In the worker, `setup()` raises `InvalidArgumentError` for a threshold below 1, and
+    `TypeError` for one that is no whole number.
     """
 
     name = "crossdock"

@@ -10,6 +10,7 @@
 #include "../capsule.h"
 #include "../deferred.h"
 #include "../errors.h"
+#include "../instance.h"
 #include "../text.h"
 #include "../types.h"
 #include "array/slice.h"
@@ -205,7 +206,9 @@ PyGetSetDef attributes[] = {
 
 PyMethodDef methods[] = {
     {"to_pylist", to_pylist, METH_NOARGS,
-     "to_pylist($self, /)\n--\n\nReturns all elements as a list of Python objects, as column[i] returns each."},
+     "to_pylist($self, /)\n--\n\nReturns all elements as a list of Python objects, as column[i] returns each.\n\n"
+     "Raises `ExportError` for memory that the host can't read or that work is pending on, `InvalidDataError` for "
+     "elements that break Arrow's rules, and `ValueError` for times that Python's types can't express."},
     {"_shown", shown_element, METH_O, nullptr},
     {"_buffers", buffers, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
@@ -260,7 +263,7 @@ std::size_t index_in(const array::Schema& schema, PyObject* key) {
     }
     if (found == fields.size()) {
       std::vector<std::string> names;
-      for (const array::Field& field : fields) names.push_back(printable(field.name));
+      for (const array::Field& field : fields) names.push_back(excerpt(field.name));
       throw NotFoundError("there is no column " + shown(wanted) + "; there are " +
                           (names.empty() ? "none" : first_names(names)));
     }
@@ -312,7 +315,7 @@ nb::object column_of(RecordBatch&& batch) {
 
 PyObject* batch_item(PyObject* batch, PyObject* key) noexcept {
   return guarded([&] {
-    const RecordBatch& of = batch_in(batch);
+    const RecordBatch& of = initialized<PyRecordBatch>(batch).batch;
     if (PySlice_Check(key) != 0) return rows_in(of, key);
     const std::size_t index = index_in(*of.schema, key);
     return new_column(batch, index, 0, of.num_rows);

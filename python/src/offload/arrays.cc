@@ -42,7 +42,10 @@ void def_queue_methods() {
       "queue: any argument of Queue(). None: the current queue of the package that made this tensor "
       "(Package.asarray()), else of crossdock.offload.\n"
       "usm_type: the kind of device memory of the copy: \"device\", \"shared\" or \"host\". None: \"device\", or "
-      "\"host\" on the CPU.");
+      "\"host\" on the CPU.\n\n"
+      "Raises `InvalidArgumentError` for a text that is no filter string and for an unknown usm_type, "
+      "`NotFoundError` or `UnsupportedError` if there is no such queue, and `ResourceError` if there isn't enough "
+      "memory.");
   def_tensor_method(
       "copy_from",
       [](const TensorObject& self, nb::handle source, nb::handle queue) {
@@ -60,7 +63,10 @@ void def_queue_methods() {
       "source: an array that asarray() takes. One in C order needs no further memory.\n"
       "queue: the queue on which the copy runs; it may still be under way when this returns. Without a queue, the "
       "copy runs on the queue of this tensor, else on the queue of the source. If one of the two is host memory, it "
-      "is then complete when this returns.");
+      "is then complete when this returns.\n\n"
+      "Raises `InvalidArgumentError` for another shape or type, for memory that is read-only, and for a queue of a "
+      "third device, `UnsupportedError` if the memory isn't in C order, and `UnsupportedTypeError` for a source that "
+      "is no array.");
   def_tensor_method(
       "collocate",
       [](const TensorObject& self, nb::handle other) {
@@ -70,7 +76,9 @@ void def_queue_methods() {
       nb::arg().none(),
       "Returns the elements for work on a queue. If the queue reaches the memory, this is the same memory, associated "
       "with the queue, and the queue is ordered after the pending work on it. Else it is a copy.\n\n"
-      "other: any argument of Queue(), or an array, whose queue is then used.");
+      "other: any argument of Queue(), or an array, whose queue is then used.\n\n"
+      "Raises `InvalidArgumentError` for an array in host memory, which is on no queue, `UnsupportedTypeError` for "
+      "an object that is neither an array nor a queue, and otherwise the errors of copy_to().");
 }
 
 }  // namespace crossdock::python

@@ -107,19 +107,24 @@ PyMethodDef methods[] = {
      "Returns a scope in which this queue is current: `with package.current(\"gpu:1\"):`, or a decorator. It is "
      "current "
      "in the calling task or thread alone; tasks that it starts inherit it, threads don't.\n\n"
-     "queue: any argument of Queue()."},
+     "queue: any argument of Queue().\n\n"
+     "Raises the errors of Queue(), such as `NotFoundError`. The queue is chosen by this call, not by the scope's "
+     "entry."},
     {"current_queue", current_queue, METH_NOARGS,
-     "current_queue($self, /)\n--\n\nReturns the queue of the innermost scope, or else the default queue."},
+     "current_queue($self, /)\n--\n\nReturns the queue of the innermost scope, or else the default queue.\n\n"
+     "Raises the error of the driver if the default queue can't be made, such as `SystemError`."},
     {"set_default_queue", set_default_queue, METH_O,
      "set_default_queue($self, queue, /)\n--\n\n"
      "Sets the queue that is current outside of all scopes, in every thread.\n\n"
      "queue: any argument of Queue(). None: the queue of the first GPU, or else of the first accelerator, or else of a "
-     "CPU."},
+     "CPU.\n\n"
+     "Raises the errors of Queue(), such as `NotFoundError`."},
     {"asarray", own, METH_O,
      "asarray($self, obj, /)\n--\n\n"
      "Returns any array as a Tensor of this package, without a copy: its copy_to(), and that of its views and copies, "
      "goes to the package's current queue if no queue is named.\n\n"
-     "obj: anything that crossdock.asarray() takes."},
+     "obj: anything that crossdock.asarray() takes.\n\n"
+     "Raises the errors of crossdock.asarray(), such as `UnsupportedTypeError`."},
     {"placement", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(place)), METH_FASTCALL | METH_KEYWORDS,
      "placement($self, /, *arrays, queue=None)\n--\n\n"
      "Returns the queue to run on: compute follows data. It is ordered after what is pending on the arrays. Raises "
@@ -137,7 +142,9 @@ constexpr const char* kDoc =
     "Package(name)\n--\n\n"
     "A package's own current queue: a default queue and scopes. Other packages, and crossdock.offload itself, have "
     "their own. Thread-safe.\n\n"
-    "name: the name of the package, for errors and repr().";
+    "name: the name of the package, for errors and repr().\n\n"
+    "Raises `TypeError` unless `name` is a text that isn't empty, and `ValueError` if it can't be encoded as UTF-8 or "
+    "has a NUL character.";
 PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(make)},
                        {Py_tp_dealloc, reinterpret_cast<void*>(deallocate<Package>)},
                        {Py_tp_repr, reinterpret_cast<void*>(representation)},

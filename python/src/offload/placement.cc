@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../deferred.h"
 #include "../gil.h"
 #include "../tensor/queue.h"
 #include "../tensor/tensor.h"
@@ -81,7 +82,7 @@ std::optional<Tensor> associated_with(const Tensor& tensor, const device::Queue&
 
 Tensor collocated(const Tensor& tensor, const device::Queue& queue) {
   const GilRelease release;
-  return offload::collocate(tensor, queue, drivers(), wait_for_event, say);
+  return offload::collocate(tensor, queue, drivers(), wait_for_event, log_here);
 }
 
 void bind_placement(nb::module_& module) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "../tensor/tensor.h"
+#include "core/text.h"
 #include "crossdock/core/error.h"
 
 namespace nb = nanobind;
@@ -30,7 +31,7 @@ std::optional<MemoryKind> usm_type_in(PyObject* object) {
     if (PyUnicode_CompareWithASCIIString(object, usm_type_name(kind)) == 0) return kind;
   }
   throw InvalidArgumentError("usm_type must be \"device\", \"shared\", \"host\" or None, not " +
-                             nb::cast<std::string>(nb::repr(object)));
+                             excerpt(nb::cast<std::string>(nb::repr(object))));
 }
 
 std::optional<MemoryKind> usm_type_of(const array::Tensor& tensor) noexcept {

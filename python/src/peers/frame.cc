@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "../instance.h"
+
 namespace nb = nanobind;
 
 namespace crossdock::python {
@@ -17,9 +19,11 @@ std::byte* bytes_of(const PyPeerFrame& self) noexcept {
 }
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  const PyPeerFrame& frame = *nb::inst_ptr<PyPeerFrame>(self);
-  return PyBuffer_FillInfo(view, self, bytes_of(frame), static_cast<Py_ssize_t>(frame.frame.size),
-                           frame.writable ? 0 : 1, flags);
+  view->obj = nullptr;
+  const auto* const frame = instance_of<PyPeerFrame>(self);
+  if (frame == nullptr) return -1;
+  return PyBuffer_FillInfo(view, self, bytes_of(*frame), static_cast<Py_ssize_t>(frame->frame.size),
+                           frame->writable ? 0 : 1, flags);
 }
 
 PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};

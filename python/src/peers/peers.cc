@@ -112,7 +112,7 @@ class PyPeer {
     std::optional<peers::Message> message = std::exchange(kept_, std::nullopt);
     try {
       without_gil([&] {
-        if (!message) message = peer_->try_recv();
+        if (!message) message = peer_->try_recv().get();
         if (message && writable) message->make_writable();
       });
       if (!message) return nb::none();
@@ -189,19 +189,19 @@ class PyPeerListener {
   PyPeer* try_accept() {
     made_in_.check("this Listener");
     drain_deferred();
-    std::unique_ptr<peers::Peer> peer = without_gil([this] { return listener_->try_accept(); });
+    std::unique_ptr<peers::Peer> peer = without_gil([this] { return listener_->try_accept().get(); });
     return peer == nullptr ? nullptr : new PyPeer(std::move(peer));
   }
-  void when_ready(const PyPeerEvents& events, std::uint64_t id) {
+  void when_readable(const PyPeerEvents& events, std::uint64_t id) {
     made_in_.check("this Listener");
     peers::Notify notify = notify_of(events, id);
     const GilRelease release;
-    listener_->when_ready(std::move(notify));
+    listener_->when_readable(std::move(notify));
   }
-  void not_when_ready() {
+  void not_when_readable() {
     made_in_.check("this Listener");
     const GilRelease release;
-    listener_->when_ready(nullptr);
+    listener_->when_readable(nullptr);
   }
   void close() {
     if (made_in_.in_child()) return;
@@ -311,8 +311,8 @@ void bind_peers(nb::module_& module) {
   nb::class_<PyPeerListener>(module, "PeerListener")
       .def_prop_ro("uris", &PyPeerListener::uris)
       .def("try_accept", &PyPeerListener::try_accept, nb::rv_policy::take_ownership)
-      .def("when_ready", &PyPeerListener::when_ready, "events"_a, "id"_a)
-      .def("not_when_ready", &PyPeerListener::not_when_ready)
+      .def("when_readable", &PyPeerListener::when_readable, "events"_a, "id"_a)
+      .def("not_when_readable", &PyPeerListener::not_when_readable)
       .def("close", &PyPeerListener::close);
 
   nb::class_<PyPeerHub>(module, "PeerHub")

@@ -296,14 +296,19 @@ PyMethodDef functions[] = {
      "queue: any argument of Queue(). Work on the memory runs on this queue or is ordered after it.\n"
      "device: the device of the memory, if it isn't the queue's. With neither, the memory is on the current queue "
      "(crossdock.offload) if the program chose one, else on the host.\n"
-     "usm_type: the kind of device memory: \"device\", \"shared\" or \"host\"."},
+     "usm_type: the kind of device memory: \"device\", \"shared\" or \"host\".\n\n"
+     "Raises `InvalidArgumentError` for a negative extent, an unknown dtype, and a usm_type that is unknown or that "
+     "host memory can't have; `InvalidDataError` if the size is beyond the address space; `NotFoundError` or "
+     "`UnsupportedError` if there is no such device; `ResourceError` if there isn't enough memory."},
     {"from_dlpack", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(from_dlpack)),
      METH_FASTCALL | METH_KEYWORDS,
      "from_dlpack(x, /, *, device=None, copy=None)\n--\n\n"
      "Returns a Tensor of an object with __dlpack__, as the Python array API standard specifies. Without device and "
      "copy, uses DLPack's C exchange API where the object's type has it, and no other protocol.\n\n"
      "x: the object.\n"
-     "device, copy: as for asarray()."},
+     "device, copy: as for asarray().\n\n"
+     "Raises `UnsupportedTypeError` for an object without __dlpack__, `ExportError` if a copy is needed and `copy` "
+     "is False, `InvalidDataError` for a malformed capsule, and the errors of __dlpack__()."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -385,7 +390,10 @@ void bind_asarray(nb::module_& module) {
       "device: the device (\"cpu\", \"cuda:0\").\n"
       "queue: the queue on which the copy runs. The copy may still be under way when this returns; consumers of the "
       "result are ordered after it. Without a queue, the copy runs on the default queue of the device, and a copy to "
-      "the host is complete when this returns.");
+      "the host is complete when this returns.\n\n"
+      "Raises `InvalidArgumentError` for a text that names no device and for a queue of another device, "
+      "`NotFoundError` or `UnsupportedError` if there is no such device, and `ResourceError` if there isn't enough "
+      "memory.");
   def_tensor_method(
       "copy",
       [](const TensorObject& self, nb::handle queue) {
@@ -394,7 +402,9 @@ void bind_asarray(nb::module_& module) {
         return derived(self.ptr(), copy_to(*self, (*self).device, its ? &*its : nullptr, (*self).kind));
       },
       nb::kw_only(), "queue"_a.none() = nb::none(),
-      "Returns a copy in new, writable memory of the same device.\n\nqueue: as for to().");
+      "Returns a copy in new, writable memory of the same device.\n\nqueue: as for to().\n\n"
+      "Raises `InvalidArgumentError` for a queue of another device, `NotFoundError` or `UnsupportedError` if there "
+      "is no such queue, and `ResourceError` if there isn't enough memory.");
 }
 
 }  // namespace crossdock::python

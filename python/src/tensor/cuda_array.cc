@@ -122,13 +122,16 @@ void bind_cuda_array(nb::module_& module) {
       "desc: its entry dtype (\"bfloat16\") replaces typestr, for types that typestr can't express.\n"
       "owner: an object that is kept while the memory is in use. Without one, the caller must keep the memory alive.\n"
       "sync: whether the result is ordered after the stream in the dictionary. False: the caller is responsible for "
-      "the order. None: the value of set_cuda_array_interface_sync().");
+      "the order. None: the value of set_cuda_array_interface_sync().\n\n"
+      "Raises `TypeError` if `desc` or an entry is of a wrong type, `InvalidDataError` if an entry is missing or "
+      "wrong, and `InvalidArgumentError` for an unknown typestr.");
   module.def(
       "set_cuda_array_interface_sync", [](bool enabled) { heeded.store(enabled ? 1 : 0); }, "enabled"_a,
       "Sets whether arrays that are imported by __cuda_array_interface__ are ordered after their stream, for calls "
       "without `sync`.\n\n"
       "enabled: False: the program is responsible for the order. At the start it is True, unless the environment has "
-      "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0.");
+      "CROSSDOCK_CUDA_ARRAY_INTERFACE_SYNC=0.\n\n"
+      "Raises `TypeError` unless `enabled` is True or False.");
 }
 
 }  // namespace crossdock::python

@@ -34,7 +34,7 @@ Device device_in(nb::handle object) {
   }
   throw InvalidArgumentError(
       "a device must be a crossdock.Device, a text as in \"cuda:0\", or DLPack's pair of numbers, not " +
-      std::string(nb::type_name(object.type()).c_str()) + "; pass a queue as queue=, or use copy_to()");
+      excerpt(nb::type_name(object.type()).c_str()) + "; pass a queue as queue=, or use copy_to()");
 }
 
 void bind_device(nb::module_& module) {
@@ -42,7 +42,8 @@ void bind_device(nb::module_& module) {
                      "The device of memory: a type and an id, with the numbers of Arrow and DLPack. Immutable.")
       .def(
           "__init__", [](Device* self, nb::handle of) { new (self) Device(device_in(of)); }, "of"_a.none(),
-          "of: a text (\"cpu\", \"cuda:1\"), or a pair of numbers: type and id.")
+          "of: a text (\"cpu\", \"cuda:1\"), or a pair of numbers: type and id.\n\n"
+          "Raises `InvalidArgumentError` for what names no device. The device need not exist.")
       .def_prop_ro(
           "type", [](const Device& self) { return device::device_type_name(self.type); },
           "The name of the type (\"cuda\"); empty for a type without a name.")

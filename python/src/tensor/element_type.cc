@@ -79,7 +79,7 @@ struct DescrBudget {
 std::string string_in(nb::handle object, const char* what, DescrBudget* left) {
   if (PyUnicode_Check(object.ptr()) == 0) {
     throw InvalidArgumentError(std::string("a descr's ") + what + " must be a str, not " +
-                               nb::type_name(object.type()).c_str());
+                               excerpt(nb::type_name(object.type()).c_str()));
   }
   Py_ssize_t size = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(object.ptr(), &size);  // made once and cached in the object
@@ -214,7 +214,7 @@ array::ElementType element_type_in(nb::handle object) {
   constexpr std::string_view kTorch = "torch.";
   if (text.starts_with(kTorch)) return array::parse_element_type(text.substr(kTorch.size()));
   throw InvalidArgumentError(
-      "an object of type " + std::string(nb::type_name(object.type()).c_str()) +
+      "an object of type " + excerpt(nb::type_name(object.type()).c_str()) +
       " is not an element type; give a name, as in \"float32\", a typestr, or a NumPy or torch dtype");
 }
 
@@ -224,7 +224,9 @@ void bind_element_type(nb::module_& module) {
                             "and torch. Their hashes differ, so use only one of these kinds as keys of a dict.")
       .def(
           "__init__", [](PyElementType* self, nb::handle of) { new (self) PyElementType{element_type_in(of)}; }, "of"_a,
-          "of: a name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.")
+          "of: a name (\"float32\"), a typestr (\"<f4\"), or a dtype of NumPy or torch.\n\n"
+          "Raises `InvalidArgumentError` for what names no type, and `UnsupportedTypeError` for types that tensors "
+          "can't have.")
       .def_prop_ro(
           "name", [](const PyElementType& self) { return array::element_type_name(self.type); },
           "The name (\"float32\"); the typestr for a type without a name.")

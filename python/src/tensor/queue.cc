@@ -49,7 +49,7 @@ struct PyQueue {
 /// crossdock.Event
 struct PyEvent {
   Event event;
-  device::NativeContext of;  ///< The context of its queue.
+  device::DeviceContext of;  ///< The context of its queue.
 
   std::shared_ptr<device::Context> context() const {
     return without_gil([&] { return drivers().context(of.device, of.native); });
@@ -83,7 +83,8 @@ PyQueue make_another(nb::handle of) {
   const auto sycl = sycl_of(like);
   if (sycl == nullptr) return {context_of(like)->make_queue()};
   const device::SyclQueueInfo info = sycl->queue_info(like);
-  return {sycl->make_queue({.native_device = info.native_device.get(), .native_context = info.context.get()})};
+  return {sycl->make_queue({.native_device = device::NativeDevice(info.native_device.get()),
+                            .native_context = device::NativeContext(info.context.get())})};
 }
 
 PyQueue make(nb::handle of, nb::handle handle, nb::handle owner, const std::optional<std::string>& name) {
@@ -178,14 +179,16 @@ const Queue* queue_or_null(nb::handle object) noexcept {
 
 nb::object queue_object(const Queue& queue) { return nb::cast(PyQueue{queue}); }
 
-nb::object event_object(const Event& event, const device::NativeContext& of) { return nb::cast(PyEvent{event, of}); }
+nb::object event_object(const Event& event, const device::DeviceContext& of) { return nb::cast(PyEvent{event, of}); }
 
 void def_after() {
   def_tensor_method(
       "after", after, "event"_a,
       "Returns the same memory, on which more work is pending: every consumer is ordered after it, too. For a "
       "result whose work isn't on its queue, as in asarray(result).after(queue.record()).\n\n"
-      "event: the event at the end of that work.");
+      "event: the event at the end of that work.\n\n"
+      "Raises the error of failed work, and that of the driver if it can put no order on a queue, such as "
+      "`SystemError`.");
 }
 
 void bind_queue(nb::module_& module) {
@@ -221,10 +224,15 @@ void bind_queue(nb::module_& module) {
           "thread, and the Queue can be used only on this thread.\n"
           "owner: an object that is kept alive as long as the native queue is used.\n"
           "name: selects another queue than the default queue of the device. The same name always returns the same "
-          "queue.")
+          "queue.\n\n"
+          "Raises `NotFoundError` or `UnsupportedError` if there is no such device, `InvalidArgumentError` for a "
+          "text that is no filter string and for `native` together with `name`, and `TypeError` for an object that "
+          "is no queue.")
       .def_static("new", make_another, "of"_a,
                   "Makes a new in-order queue of the device that `of` selects. For a SYCL queue or context, the new "
-                  "queue is of the same context.")
+                  "queue is of the same context.\n\n"
+                  "Raises the errors of Queue(), and those of the driver if it can make no queue, such as "
+                  "`ResourceError`.")
       .def_prop_ro(
           "device", [](const PyQueue& self) { return self.queue.device(); }, "The device on which the work runs.")
       .def_prop_ro(
@@ -252,14 +260,18 @@ void bind_queue(nb::module_& module) {
           "other queues than SYCL's.")
       .def("record", record,
            "Returns an event for the end of the work that is on the queue now. On an out-of-order SYCL queue it waits "
-           "for that work first, and Ctrl-C doesn't end that wait; wait() can be interrupted.")
+           "for that work first, and Ctrl-C doesn't end that wait; wait() can be interrupted.\n\n"
+           "Raises the error of the driver if that fails, such as `SystemError`.")
       .def("wait_for", order_after, "event"_a.none(),
            "Orders work that is submitted from now on after an event. Returns at once, except for an event of another "
            "driver and on an out-of-order SYCL queue: then it waits for the event.\n\n"
-           "event: an event of any device.")
+           "event: an event of any device.\n\n"
+           "Raises the error of the driver if that fails, such as `SystemError`.")
       .def(
           "wait", [](const PyQueue& self) { wait_for_queue(context_of(self.queue), self.queue); },
-          "Waits until all work that is on the queue now is done.")
+          "Waits until all work that is on the queue now is done.\n\n"
+          "Raises the error of failed work, such as `SystemError`, and what a signal handler raises, such as "
+          "`KeyboardInterrupt`.")
       .def(
           "__eq__",
           [](const PyQueue& self, nb::handle other) {

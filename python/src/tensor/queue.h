@@ -17,7 +17,7 @@ const device::Queue* queue_or_null(nanobind::handle object) noexcept;
 nanobind::object queue_object(const device::Queue& queue);
 
 /// Makes a crossdock.Event. `of` is the context of the event.
-nanobind::object event_object(const device::Event& event, const device::NativeContext& of);
+nanobind::object event_object(const device::Event& event, const device::DeviceContext& of);
 
 void bind_queue(nanobind::module_& module);
 /// Adds Tensor.after(). Call it once the type Tensor exists.

@@ -41,7 +41,7 @@ void* held_by(nb::handle object, PyTypeObject* dpctls) {
 /// Returns the queue for a context: the device's default queue if that is in this context, else the driver's queue for
 /// the context. So all ways to name the default context lead to the same queue.
 Queue of_context(void* native, const void* pointer) {
-  Queue queue = sycl().queue_in(native, pointer);
+  Queue queue = sycl().queue_in(device::NativeContext(native), pointer);
   const Queue own = drivers().default_queue(queue.device());
   const bool same = !sycl().queue_info(queue).sub_device && sycl().same_context(queue, own);
   return same ? own : queue;
@@ -128,7 +128,8 @@ std::optional<Queue> sycl_queue_of_device(nb::handle object) {
   PyObject* known = PyDict_GetItemWithError(of_parts, object.ptr());
   if (known == nullptr) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    const nb::object made = queue_object(sycl().make_queue({.native_device = held_by(object, type)}));
+    const nb::object made =
+        queue_object(sycl().make_queue({.native_device = device::NativeDevice(held_by(object, type))}));
     if (PyDict_Size(of_parts) >= kPartsKept) {
       PyObject* oldest = nullptr;
       Py_ssize_t position = 0;

@@ -67,11 +67,6 @@ device::PointerInfo attributes_of(const Tensor& tensor) {
   return info;
 }
 
-void say(LogLevel level, std::string_view text) {
-  const GilAcquire lock("logging a copy");
-  if (const LogCallback log = log_to_python()) log(level, text);
-}
-
 Tensor copy_for_dlpack(const Tensor& tensor, const Device& target, std::optional<MemoryKind> kind) {
   return or_export_error([&] { return copy_to(tensor, target, nullptr, kind); });
 }
@@ -83,7 +78,7 @@ Tensor copy_to_queue(const Tensor& tensor, const Queue& queue, std::optional<Mem
 
 Tensor copy_into(const Tensor& to, const Tensor& from, const Queue* queue) {
   const GilRelease release;
-  return exchange::transfer_into(to, from, queue, drivers(), wait_for_event, say);
+  return exchange::transfer_into(to, from, queue, drivers(), wait_for_event, log_here);
 }
 
 void require_queue_of(const Queue& queue, const Device& device) {
@@ -157,7 +152,7 @@ void note_stream(const DLPackExchangeAPI& api, Tensor* tensor) {
     throw nb::python_error();
   }
   const GilRelease release;
-  exchange::note_producer_stream(tensor, native, drivers());
+  exchange::note_producer_stream(tensor, device::NativeQueue(native), drivers());
 }
 
 }  // namespace crossdock::python

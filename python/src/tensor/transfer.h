@@ -43,8 +43,6 @@ auto or_export_error(Call&& call, const char* why = "") {
   }
 }
 
-/// Writes a line to the Python logger. Takes the GIL; call it without holding it.
-void say(LogLevel level, std::string_view text);
 /// Calls copy_to() for the Python array API standard, which wants a BufferError for a device that isn't there: throws
 /// ExportError in place of UnsupportedError and NotFoundError.
 array::Tensor copy_for_dlpack(const array::Tensor& tensor, const device::Device& target,

@@ -67,10 +67,10 @@ PyObject* event(PyObject* self, void*) noexcept {
   const array::Tensor& tensor = tensor_of(self);
   if (is_complete(tensor)) Py_RETURN_NONE;
   return guarded([&] {
-    const device::NativeContext of =
-        tensor.queue     ? device::NativeContext{tensor.queue->device(), tensor.queue->native_context()}
-        : tensor.context ? device::NativeContext{tensor.context->device(), tensor.context->native_context()}
-                         : device::NativeContext{tensor.device, tensor.native_context.get()};
+    const device::DeviceContext of =
+        tensor.queue     ? device::DeviceContext{tensor.queue->device(), tensor.queue->native_context()}
+        : tensor.context ? device::DeviceContext{tensor.context->device(), tensor.context->native_context()}
+                         : device::DeviceContext{tensor.device, tensor.context_handle()};
     device::Event pending;
     try {
       pending = pending_without_lock(tensor);
@@ -278,14 +278,15 @@ void bind_tensor(nb::module_& module) {
   nb::setattr(type, "__dlpack_c_exchange_api__", checked(dlpack_exchange_api()));
   def_tensor_method("transpose", transpose, "axes"_a,
                     "Returns the same memory with its dimensions in another order.\n\n"
-                    "axes: the dimensions in their new order, as numbers or as one tuple; none: in reversed order.");
+                    "axes: the dimensions in their new order, as numbers or as one tuple; none: in reversed order.\n\n"
+                    "Raises `InvalidArgumentError` unless `axes` names each dimension once.");
   def_tensor_method(
       "wait", [](const TensorObject& self) { wait_for(*self); },
       "Waits for the pending work on the memory. Raises the error of failed work.");
   def_tensor_method(
       "unsynchronized", [](const TensorObject& self) { return derived(self.ptr(), exchange::without_event(*self)); },
       "Returns the same memory without its event and queue. Consumers then wait for nothing, and the CUDA Array "
-      "Interface shows stream None. The caller is responsible for the order of work on the memory.");
+      "Interface shows stream None. The caller is responsible for the order of work on the memory. Raises nothing.");
   def_queue_methods();
   def_after();
   for (nb::handle method : nb::module_::import_("crossdock._tensor").attr("METHODS")) {

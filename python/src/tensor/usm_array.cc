@@ -246,7 +246,8 @@ void bind_usm_array(nb::module_& module) {
       "syclobj"_a.none() = "queue",
       "Returns the dictionary of __sycl_usm_array_interface__ with another syclobj.\n\n"
       "syclobj: \"queue\", as the attribute has it; \"context\", a capsule for one consumer; or \"filter\", the filter "
-      "string of a device if the memory is of its default context.");
+      "string of a device if the memory is of its default context.\n\n"
+      "Raises `ExportError` for memory that isn't of a SYCL device, and `ValueError` for another syclobj.");
 }
 
 }  // namespace crossdock::python

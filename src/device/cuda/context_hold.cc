@@ -75,9 +75,9 @@ bool ContextHold::alive() const noexcept {
   return there.result() == kSuccess && (api().ctx_get_device(&its) != kSuccess || its == device_);
 }
 
-std::optional<NativeContext> ContextHold::name_of(const CudaLibrary& library, CUcontext context) {
+std::optional<DeviceContext> ContextHold::name_of(const CudaLibrary& library, CUcontext context) {
   if (const auto held = library.contexts().find(context)) {
-    return NativeContext{{DeviceType::kCuda, held->ordinal()}, held->native_unless_primary()};
+    return DeviceContext{{DeviceType::kCuda, held->ordinal()}, NativeContext(held->native_unless_primary())};
   }
   const Current there(library, context);
   CUdevice its = 0;
@@ -87,7 +87,8 @@ std::optional<NativeContext> ContextHold::name_of(const CudaLibrary& library, CU
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     CUdevice one = 0;
     if (library.api().device_get(&one, ordinal) != kSuccess || one != its) continue;
-    return NativeContext{{DeviceType::kCuda, ordinal}, is_primary(library, its, context) ? nullptr : context};
+    return DeviceContext{{DeviceType::kCuda, ordinal},
+                         NativeContext(is_primary(library, its, context) ? nullptr : context)};
   }
   return std::nullopt;
 }

@@ -23,7 +23,7 @@ class ContextHold {
                                               CUcontext context);
   /// Returns the device of a context, and its handle unless it is the device's primary one; nothing if CUDA doesn't
   /// know it. Opens nothing.
-  static std::optional<NativeContext> name_of(const CudaLibrary& library, CUcontext context);
+  static std::optional<DeviceContext> name_of(const CudaLibrary& library, CUcontext context);
 
   /// Used by the two functions above: makes an object without a context yet.
   ContextHold(std::shared_ptr<CudaLibrary> library, int ordinal, CUdevice device);

@@ -227,10 +227,10 @@ PointerInfo CudaContext::describe(const void* pointer) const {
   info.host_accessible = info.kind != MemoryKind::kDevice;
   info.context = context;
   if (context == hold_->native()) {
-    info.other_context = {hold_, native_context()};
+    info.other_context = {hold_, native_context().get()};
   } else if (context != nullptr) {
     if (const auto its = ContextHold::name_of(library(), context))
-      info.other_context = {std::shared_ptr<void>(), its->native};
+      info.other_context = {std::shared_ptr<void>(), its->native.get()};
   }
   if (on_device != 0) info.address = to_pointer(on_device);
   if (info.kind == MemoryKind::kHost) info.host_address = on_host;

@@ -23,7 +23,7 @@ class CudaContext final : public Context {
 
   std::string_view driver_name() const noexcept override { return "cuda"; }
   Device device() const noexcept override { return device_; }
-  void* native_context() const noexcept override { return hold_->native_unless_primary(); }
+  NativeContext native_context() const noexcept override { return NativeContext(hold_->native_unless_primary()); }
 
   /// As ContextHold::alive().
   bool alive() const noexcept { return hold_->alive(); }

@@ -71,7 +71,7 @@ class CudaDriver final : public Driver {
 
   bool one_context_each() const noexcept override { return true; }
 
-  std::optional<NativeContext> context_of_queue(NativeQueue queue) const override {
+  std::optional<DeviceContext> context_of_queue(NativeQueue queue) const override {
     void* const native = queue.get();
     if (is_default_cuda_stream(native) || library_->start() != kSuccess) return std::nullopt;
     CUcontext now = nullptr;
@@ -85,7 +85,7 @@ class CudaDriver final : public Driver {
     return ContextHold::name_of(*library_, its);
   }
 
-  std::optional<NativeContext> current_context() const override {
+  std::optional<DeviceContext> current_context() const override {
     CUcontext now = nullptr;
     if (library_->start() != kSuccess || library_->api().ctx_get_current(&now) != kSuccess || now == nullptr) {
       return std::nullopt;
@@ -93,18 +93,18 @@ class CudaDriver final : public Driver {
     return ContextHold::name_of(*library_, now);
   }
 
-  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+  std::shared_ptr<Context> open(const Device& device, NativeContext native_context) override {
     const int ordinal = find(device);
-    if (native_context == nullptr) return make_context(ContextHold::primary(library_, ordinal));
+    if (!native_context) return make_context(ContextHold::primary(library_, ordinal));
     const std::lock_guard lock(mutex_);
     if (const auto known = find_other(ordinal, native_context); known != others_.end()) return known->context;
     std::erase_if(others_, [](const Other& other) { return !other.context->alive(); });
-    auto context = make_context(ContextHold::foreign(library_, ordinal, native_context));
-    if (context->native_context() != nullptr) others_.push_back({context, std::nullopt});
+    auto context = make_context(ContextHold::foreign(library_, ordinal, native_context.get()));
+    if (context->native_context()) others_.push_back({context, std::nullopt});
     return context;
   }
 
-  Queue queue_in(const NativeContext& in) override {
+  Queue queue_in(const DeviceContext& in) override {
     const std::shared_ptr<Context> context = open(in.device, in.native);
     const std::lock_guard lock(mutex_);
     const auto known = find_other(static_cast<int>(context->device().id), in.native);
@@ -120,7 +120,7 @@ class CudaDriver final : public Driver {
     std::optional<Queue> queue;
   };
 
-  std::vector<Other>::iterator find_other(int ordinal, const void* native_context) {
+  std::vector<Other>::iterator find_other(int ordinal, NativeContext native_context) {
     return std::ranges::find_if(others_, [&](const Other& other) {
       return other.context->native_context() == native_context && other.context->device().id == ordinal &&
              other.context->alive();

@@ -35,9 +35,9 @@ class HostDriver final : public Driver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kCpu; }
 
-  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+  std::shared_ptr<Context> open(const Device& device, NativeContext native_context) override {
     if (!handles(device.type)) throw NotFoundError("the host driver has no device " + to_string(device));
-    if (native_context != nullptr) {
+    if (native_context) {
       throw UnsupportedError("the host driver has no native contexts; open the device without one");
     }
     return std::make_shared<HostContext>();

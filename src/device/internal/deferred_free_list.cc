@@ -33,7 +33,7 @@ void DeferredFreeList::add(std::shared_ptr<void> owner, Event done, const Queue&
   entry->done = std::move(done);
   entry->owner = std::move(owner);
   Entry* const added = entry.get();
-  const Key key(queue.device(), queue.native_context(), queue.native());
+  const Key key(queue.device(), queue.native_context().get(), queue.native());
   const std::lock_guard lock(mutex_);
   PerQueue* found = queues_.get();
   while (found != nullptr && found->queue != key) found = found->next.get();

@@ -15,7 +15,7 @@ constexpr std::uint64_t kMost = std::uint64_t{1} << 48;
 
 }  // namespace
 
-void queue(std::string_view driver, const Queue& queue, const NativeContext& context) {
+void queue(std::string_view driver, const Queue& queue, const DeviceContext& context) {
   const bool same_device = queue.device() == context.device;
   if (same_device && queue.native_context() == context.native) return;
   fail(driver, "given a queue of " + to_string(queue.device()) + (same_device ? " in another context" : "") +

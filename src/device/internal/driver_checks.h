@@ -10,7 +10,7 @@
 namespace crossdock::device::checks {
 
 /// Throws InvalidArgumentError for a queue of another device or native context.
-void queue(std::string_view driver, const Queue& queue, const NativeContext& context);
+void queue(std::string_view driver, const Queue& queue, const DeviceContext& context);
 /// Throws ResourceError for more than 2^48 bytes.
 void size(std::string_view driver, std::uint64_t size);
 /// Throws InvalidArgumentError for memory that the driver can't reach, and for a null pointer to bytes. `what` names

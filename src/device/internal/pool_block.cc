@@ -79,11 +79,10 @@ void PoolBlock::make_private() {
   region->size_ = bytes_;
   // A new writable mapping can't be made, since the file is sealed against it. The mapping that there is can be moved
   // or copied. Moves its page tables, so that the region has no page to fault in. The mapping at the old addresses
-  // stays, so no other thread finds them unmapped: its next access maps the page again. The last argument: the kernel
-  // reads it, and the C library before 2.37 passes on whatever is in the register.
-  void* shared = ::mremap(start_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+  // stays, so no other thread finds them unmapped: its next access maps the page again.
+  void* shared = memfd::remap(start_, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
   // A kernel before 5.13 can't do that. A size of 0 copies the mapping without its page tables.
-  if (shared == MAP_FAILED && errno == EINVAL) shared = ::mremap(start_, 0, bytes_, MREMAP_MAYMOVE);
+  if (shared == MAP_FAILED && errno == EINVAL) shared = memfd::remap(start_, 0, bytes_, MREMAP_MAYMOVE);
   if (shared == MAP_FAILED) fail_mapping(bytes_);
   // From here on the region owns the mapping. The new mapping takes the place of the old one in one step.
   if (map(start_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get()) == MAP_FAILED) {
@@ -104,9 +103,14 @@ bool PoolBlock::make_shared() noexcept {
   fd_ = std::move(region_->fd_);
   region_->size_ = 0;  // nothing is left to free
   region_.reset();
-  if (::mremap(shared, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, start_) == start_) return true;
+  // madvise() and munmap() are functions that UCX replaces: by them it forgets what it registered with a network's
+  // hardware at both addresses. A kernel before 5.13 can only copy the mapping.
+  drop_private_pages();
+  constexpr int kFlags = MREMAP_MAYMOVE | MREMAP_FIXED;
+  void* moved = memfd::remap(shared, bytes_, bytes_, kFlags | MREMAP_DONTUNMAP, start_);
+  if (moved == MAP_FAILED && errno == EINVAL) moved = memfd::remap(shared, 0, bytes_, kFlags, start_);
   ::munmap(shared, bytes_);
-  return false;
+  return moved == start_;
 }
 
 void PoolBlock::drop_private_pages() const noexcept { static_cast<void>(::madvise(start_, bytes_, MADV_DONTNEED)); }

@@ -149,7 +149,7 @@ View::View(std::shared_ptr<Block> block, std::uint64_t size, Device device, Memo
   const std::uint64_t whole = block_->size() + 2 * guard;
   std::byte* start = map(-1, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
   // With an old size of 0, mremap() maps the same pages a second time, and needs no descriptor.
-  if (::mremap(block_->alias(), 0, block_->size(), MREMAP_MAYMOVE | MREMAP_FIXED, start + guard) == MAP_FAILED ||
+  if (memfd::remap(block_->alias(), 0, block_->size(), MREMAP_MAYMOVE | MREMAP_FIXED, start + guard) == MAP_FAILED ||
       (!host_visible() && ::mprotect(start + guard, block_->size(), PROT_NONE) != 0)) {
     const int error = errno;
     ::munmap(start, whole);

@@ -47,15 +47,15 @@ class Simulated final : public SimDriver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
 
-  std::optional<NativeContext> context_of_queue(NativeQueue native) const override {
+  std::optional<DeviceContext> context_of_queue(NativeQueue native) const override {
     if (!world_->handles().has(native.get())) return std::nullopt;
-    return NativeContext{sim::queue_of(native.get(), *world_).device()};
+    return DeviceContext{sim::queue_of(native.get(), *world_).device()};
   }
 
-  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+  std::shared_ptr<Context> open(const Device& device, NativeContext native_context) override {
     world_->enter(SimVerb::kOpen);
     world_->check_device(device);
-    if (native_context != nullptr) {
+    if (native_context) {
       throw UnsupportedError("the sim driver has no native contexts; open the device without one");
     }
     return std::make_shared<sim::SimContext>(world_, device);

@@ -16,9 +16,11 @@ SyclQueue::~SyclQueue() {
 Queue SyclQueue::queue(std::shared_ptr<void> owner) const {
   std::shared_ptr<const SyclQueue> self = shared_from_this();
   if (owner == nullptr)
-    return {device, NativeQueue(native), std::const_pointer_cast<SyclQueue>(std::move(self)), native_context};
+    return {device, NativeQueue(native), std::const_pointer_cast<SyclQueue>(std::move(self)),
+            NativeContext(native_context)};
   using Both = std::pair<std::shared_ptr<const SyclQueue>, std::shared_ptr<void>>;
-  return {device, NativeQueue(native), std::make_shared<Both>(std::move(self), std::move(owner)), native_context};
+  return {device, NativeQueue(native), std::make_shared<Both>(std::move(self), std::move(owner)),
+          NativeContext(native_context)};
 }
 
 std::shared_ptr<SyclQueue> QueueTable::find_equal(const Api& api, QueueRef queue, std::size_t hash) const {

@@ -54,7 +54,7 @@ Queue SyclContext::wrap_queue(NativeQueue native, std::shared_ptr<void> owner) {
 
 void SyclContext::order_after(const Queue& queue, const Event& event) {
   const SyclQueue& on = look_up(queue);
-  flush_frees(Marks::kWithoutWaiting, &on);
+  flush_frees(Marks::kWithoutWaiting);
   auto* before = static_cast<EventRef>(event.need());
   // A query of the event costs less than a barrier.
   if (before == nullptr || api().event_status(before) == kStatusComplete) return;

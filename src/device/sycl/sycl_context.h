@@ -25,7 +25,9 @@ class SyclContext final : public Context {
 
   std::string_view driver_name() const noexcept override { return "sycl"; }
   Device device() const noexcept override { return device_; }
-  void* native_context() const noexcept override { return context_ == default_context_ ? nullptr : context_.get(); }
+  NativeContext native_context() const noexcept override {
+    return NativeContext(context_ == default_context_ ? nullptr : context_.get());
+  }
 
   // sycl_memory.cc
   Buffer allocate(std::uint64_t size, MemoryKind kind, Sharing sharing, const Queue& queue) override;
@@ -79,7 +81,7 @@ class SyclContext final : public Context {
   Event mark(const SyclQueue& on) const;
   /// Makes memory that was passed to free() wait for the work that is on its queue now. Called by the verbs
   /// that a program calls explicitly, and so not by free(), which may run in a destructor. With kWithoutWaiting, memory
-  /// of an out-of-order queue is left for a later call, unless `used`, the queue of the verb, is that queue.
+  /// of an out-of-order queue is left for a later call, unless it is `used`, a queue that the verb waits for anyway.
   void flush_frees(Marks which, const SyclQueue* used = nullptr) noexcept;
   /// Keeps memory whose queue took no mark, for the next call of flush_frees().
   void keep_freed(std::vector<Freed> freed) noexcept;

@@ -81,14 +81,14 @@ class OurDriver final : public SyclDriver {
 
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kOneApi; }
 
-  std::shared_ptr<Context> open(const Device& device, void* native_context) override {
+  std::shared_ptr<Context> open(const Device& device, NativeContext native_context) override {
     const std::size_t number = find(device);
-    if (native_context == nullptr) {
+    if (!native_context) {
       return std::make_shared<SyclContext>(
           library_, static_cast<int>(number), nullptr,
           library_->check(api().device_copy(library_->devices()[number].get()), "opening a device"));
     }
-    auto its_device = device_in(native_context, static_cast<int>(number));
+    auto its_device = device_in(native_context.get(), static_cast<int>(number));
     if (its_device == nullptr) fail_other_device(device);
     return std::make_shared<SyclContext>(library_, static_cast<int>(number), context_of({device, native_context}),
                                          std::move(its_device));
@@ -101,29 +101,29 @@ class OurDriver final : public SyclDriver {
 
   Queue make_queue(const SyclQueueOptions& options) override {
     library_->devices();
-    auto* const device = options.native_device != nullptr ? static_cast<DeviceRef>(options.native_device)
-                                                          : library_->devices()[find(options.device)].get();
-    return make(static_cast<ContextRef>(options.native_context), device,
+    auto* const device = options.native_device ? static_cast<DeviceRef>(options.native_device.get())
+                                               : library_->devices()[find(options.device)].get();
+    return make(static_cast<ContextRef>(options.native_context.get()), device,
                 (options.in_order ? kInOrder : 0) | (options.profiling ? kProfiling : 0))
         ->queue();
   }
 
-  Queue queue_in(void* native_context, const void* pointer) override {
+  Queue queue_in(NativeContext native_context, const void* pointer) override {
     library_->devices();
-    if (native_context == nullptr) throw InvalidArgumentError("the sycl driver was given a null sycl::context");
-    auto* const context = static_cast<ContextRef>(native_context);
+    if (!native_context) throw InvalidArgumentError("the sycl driver was given a null sycl::context");
+    auto* const context = static_cast<ContextRef>(native_context.get());
     return queue_in(context, device_for(context, pointer).get());
   }
 
-  Queue queue_in(const NativeContext& context) override {
+  Queue queue_in(const DeviceContext& context) override {
     const std::size_t number = find(context.device);
-    auto* const native = static_cast<ContextRef>(context.native);
+    auto* const native = static_cast<ContextRef>(context.native.get());
     const auto device = device_in(native, static_cast<int>(number));
     if (device == nullptr) fail_other_device(context.device);
     return queue_in(native, device.get());
   }
 
-  bool reaches(const NativeContext& memory, MemoryKind /*kind*/, const NativeContext& queue) const override {
+  bool reaches(const DeviceContext& memory, MemoryKind /*kind*/, const DeviceContext& queue) const override {
     return context_of(memory) == context_of(queue);
   }
 
@@ -191,10 +191,10 @@ class OurDriver final : public SyclDriver {
   }
 
   /// Returns a context, the shared one of all that are equal.
-  std::shared_ptr<OpaqueContext> context_of(const NativeContext& context) const {
-    if (context.native == nullptr) return library_->default_context(static_cast<int>(find(context.device)));
+  std::shared_ptr<OpaqueContext> context_of(const DeviceContext& context) const {
+    if (!context.native) return library_->default_context(static_cast<int>(find(context.device)));
     return library_->share_context(
-        library_->check(api().context_copy(static_cast<ContextRef>(context.native)), "copying a context"));
+        library_->check(api().context_copy(static_cast<ContextRef>(context.native.get())), "copying a context"));
   }
 
   [[noreturn]] static void fail_other_device(const Device& device) {

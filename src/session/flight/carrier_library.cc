@@ -30,9 +30,17 @@ std::string own_folder() {
   return std::string(path.substr(0, path.rfind('/') + 1));
 }
 
+/// Returns the paths to try, in this order. An installed libcrossdock has the module in a folder of its version; the
+/// Python package and the build tree have it beside the library; the loader searches its own folders.
 std::vector<std::string> candidates() {
   if (const char* const given = std::getenv(kVariable); given != nullptr && *given != '\0') return {given};
-  return {own_folder() + kFileName, kFileName};
+  std::vector<std::string> paths;
+  // Without a folder, the path would be one in the working directory.
+  if (const std::string folder = own_folder(); !folder.empty()) {
+    paths = {folder + CROSSDOCK_MODULE_FOLDER "/" + kFileName, folder + kFileName};
+  }
+  paths.emplace_back(kFileName);
+  return paths;
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace crossdock::session {
 class CarrierLibrary {
  public:
   /// Returns the module of this process, which is loaded once and stays. It is looked for at the path of the
-  /// environment variable CROSSDOCK_FLIGHT, or else beside this library. Throws SchemeError, which says what was tried
-  /// and what to install.
+  /// environment variable CROSSDOCK_FLIGHT, or else in the folder of this version beside this library, beside it, and
+  /// in the loader's folders. Throws SchemeError, which says what was tried and what to install.
   static std::shared_ptr<const CarrierLibrary> get();
   /// Returns the module, or null; adds what was tried to `*tried`, a line each.
   static std::shared_ptr<const CarrierLibrary> find(std::vector<std::string>* tried);

@@ -100,7 +100,7 @@ FlightChannel::FlightChannel(std::shared_ptr<const CarrierLibrary> carrier, std:
                              const GrpcOptions& options, const transport::TlsOptions* tls)
     : carrier_(std::move(carrier)),
       encrypted_(tls != nullptr),
-      where_((encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" + target),
+      where_((encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" + excerpt(target)),
       host_(host_without_port(target)),
       login_(options.user.empty() && options.password.empty()
                  ? std::string()

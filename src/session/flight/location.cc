@@ -15,6 +15,8 @@ namespace crossdock::session {
 namespace {
 
 constexpr std::string_view kReuse = "arrow-flight-reuse-connection:";
+constexpr std::size_t kMostHost =
+    257;  ///< Bytes: of a name of DNS, or an IPv6 address with its interface, in brackets.
 
 std::size_t cost(const std::string& location) {
   constexpr std::array<std::string_view, 5> kCheapest = {"shm:", "ucx:", "fabric:", "tcp:", "tcp+tls:"};
@@ -38,7 +40,11 @@ std::optional<std::string> host_and_port(std::string_view address) {
   address.remove_prefix(2);
   if (address.ends_with('/')) address.remove_suffix(1);
   const std::size_t colon = address.rfind(':');
-  if (colon == std::string_view::npos || colon == 0 || address.find('/') != std::string_view::npos) return std::nullopt;
+  if (colon == std::string_view::npos || colon == 0 || colon > kMostHost) return std::nullopt;
+  const std::string_view host = address.substr(0, colon);
+  const bool in_brackets = host.starts_with('[') && host.ends_with(']') && host.find(':') != std::string_view::npos;
+  if (!in_brackets && host.find_first_of(":[]") != std::string_view::npos) return std::nullopt;
+  if (address.find_first_of("/@") != std::string_view::npos) return std::nullopt;
   std::uint16_t port = 0;
   const char* const end = address.data() + address.size();
   const auto [stop, error] = std::from_chars(address.data() + colon + 1, end, port);

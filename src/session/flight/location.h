@@ -14,8 +14,8 @@ namespace crossdock::session {
 /// the machine first. Without arrow-flight-reuse-connection, which means the server that was asked.
 std::vector<std::string> by_cost(std::vector<std::string> locations);
 
-/// Returns "host:port" of the address "//host:port" of a Flight server; a slash may follow. Nothing if it is none, or
-/// if the port is over 65535, which gRPC would take for another one.
+/// Returns "host:port" of the address "//host:port" of a Flight server; a slash may follow. Nothing if it is none, if
+/// no host has so long a name, or if the port is over 65535, which gRPC would take for another one.
 std::optional<std::string> host_and_port(std::string_view address);
 
 /// Returns the host of "//host:port" or "//[::1]:port"; empty if there is none.

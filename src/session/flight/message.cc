@@ -26,7 +26,7 @@ void drop(void* holder) {
 void write(const CarrierLibrary& carrier, xd_call* call, OutgoingMessage message) {
   std::vector<xd_slice> slices;
   slices.reserve(message.parts.size() + 1);
-  auto held = std::make_unique<Held>(std::move(message), 0);
+  auto held = std::unique_ptr<Held>(new Held{std::move(message), {0}});
   const auto add = [&](ByteSpan bytes) {
     if (!bytes.empty()) slices.push_back({bytes.data(), bytes.size(), drop, held.get()});
   };

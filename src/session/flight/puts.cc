@@ -26,6 +26,7 @@ class OneConnection final : public transport::Transport {
   std::string_view scheme() const noexcept override { return kScheme; }
   transport::Ways ways() const noexcept override { return transport::Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
+  void check_address(const std::string& address) const override { static_cast<void>(listen(address, 0, 0, nullptr)); }
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
     throw UnsupportedError("a call has no listener");

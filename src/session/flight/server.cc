@@ -78,9 +78,12 @@ FlightServer::FlightServer(const ServerOptions& options, flight::Access access, 
       queue_(std::make_shared<GetQueue>()),
       puts_(options, publish),
       offers_(options, directory, std::move(publish)),
-      refusals_(options_.log) {
-  static_cast<void>(address_of(options.flight.uri));
-  if (encrypted_) transport::check_tls(options.flight.tls, true);
+      refusals_(options_.log) {}
+
+void FlightServer::check(const FlightOptions& options) {
+  static_cast<void>(CarrierLibrary::get());
+  static_cast<void>(address_of(options.uri));
+  if (dissociated::parse_uri(options.uri).scheme == kEncryptedFlight) transport::check_tls(options.tls, true);
 }
 
 FlightServer::~FlightServer() { stop(); }

@@ -22,7 +22,9 @@ class GetQueue;
 /// I/O thread, as connections of listener(). Thread-safe.
 class FlightServer {
  public:
-  /// `directory` and what `publish` uses outlive it. Throws SchemeError (no module), UriError.
+  /// Throws SchemeError (no module), UriError, InvalidArgumentError. Loads the module.
+  static void check(const FlightOptions& options);
+  /// `directory` and what `publish` uses outlive it. check() has seen the options.
   FlightServer(const ServerOptions& options, flight::Access access, const flight::Directory& directory,
                Puts::Publish publish);
   ~FlightServer();

@@ -22,7 +22,8 @@ class FlightTransport final : public transport::Transport {
   std::string_view scheme() const noexcept override { return scheme_; }
   transport::Ways ways() const noexcept override { return transport::Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
-  /// Throws UnsupportedError.
+  /// Throws UnsupportedError, as listen() does.
+  void check_address(const std::string& address) const override { static_cast<void>(listen(address, 0, 0, nullptr)); }
   std::unique_ptr<transport::Listener> listen(const std::string& address, std::uint64_t want_data,
                                               std::uint64_t free_data, LogCallback log) const override;
   /// Connects nothing yet: gRPC connects when the first stream is requested.

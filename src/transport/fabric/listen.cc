@@ -183,10 +183,15 @@ PendingHandshake::State FabricServerSocket::Handshake::complete(std::unique_ptr<
   return net::send_record(socket_, record) ? State::kConnected : State::kEnded;
 }
 
+/// Throws UnsupportedError if the library or its provider isn't there.
+void check_provider(const FabricOptions& options) {
+  static_cast<void>(find_provider(*FabricLibrary::require(options.libraries), options.provider, nullptr));
+}
+
 std::unique_ptr<Listener> listen_with(std::shared_ptr<const FabricDomains> domains, const std::string& address,
                                       std::uint64_t want_data, std::uint64_t free_data, const FabricOptions& options,
                                       LogCallback log) {
-  find_provider(*FabricLibrary::require(options.libraries), options.provider, nullptr);  // throws if there is none
+  check_provider(options);
   auto socket =
       std::make_unique<FabricServerSocket>(std::move(domains), address, want_data, free_data, options, std::move(log));
   return std::make_unique<SocketListener>(std::move(socket), "this fabric listener", options.handshake_timeout);
@@ -201,6 +206,10 @@ class FabricTransport final : public Transport {
   std::string_view scheme() const noexcept override { return fabric::kNames.scheme; }
   Ways ways() const noexcept override { return own_ways(options_); }
   bool needs_sealed_files() const noexcept override { return true; }
+  void check_address(const std::string& address) const override {
+    check_provider(options_);
+    static_cast<void>(parse_address(scheme(), address));
+  }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies are accepted from no client.

@@ -81,11 +81,11 @@ void HandshakeQueue::attempt(Client& client, Step step) {
   } catch (const Rejection& thrown) {
     rejection = thrown;
   } catch (const ProtocolError& error) {
-    rejection = {{Refusal::kMalformed, error.what()}};
+    rejection = Rejection{{Refusal::kMalformed, error.what()}};
   } catch (const Error& error) {
-    rejection = {{Refusal::kResources, error.what()}};
+    rejection = Rejection{{Refusal::kResources, error.what()}};
   } catch (const std::bad_alloc&) {
-    rejection = {{Refusal::kResources, "the server has no memory"}};
+    rejection = Rejection{{Refusal::kResources, "the server has no memory"}};
   }
   if (rejection && rejection->delay.count() > 0) {
     ++*counter_of(rejection->code, &rejections_);

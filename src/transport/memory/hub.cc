@@ -74,6 +74,7 @@ class MemoryTransport final : public Transport {
   std::string_view scheme() const noexcept override { return "memory"; }
   Ways ways() const noexcept override { return options_.ways; }
   bool needs_sealed_files() const noexcept override { return false; }
+  void check_address(const std::string& /*address*/) const override {}  // any text is one
 
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback /*log*/) const override {

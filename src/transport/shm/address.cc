@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "crossdock/core/error.h"
@@ -36,6 +38,47 @@ UniqueFd make_socket(const std::string& path) {
   return socket;
 }
 
+bool for_others(const ShmOptions& options) noexcept { return options.any_user || !options.other_users.empty(); }
+
+SocketPath read_address_for(const std::string& address, const ShmOptions& options) {
+  SocketPath chosen = read_address(address);
+  if (!chosen.name.empty() && for_others(options)) {
+    throw UriError(chosen.uri() +
+                   " is a name, which only this user's programs can reach, but other users may connect: " +
+                   "give a path in a folder that they can reach, as in shm:/path/to/" + chosen.name + ".sock");
+  }
+  return chosen;
+}
+
+std::string folder_of(const SocketPath& chosen) { return chosen.path.substr(0, chosen.path.rfind('/')); }
+
+/// `error`: ENOENT or ENOTDIR.
+[[noreturn]] void fail_without_folder(const SocketPath& chosen, int error) {
+  if (error == ENOTDIR) throw UriError("the folder of " + chosen.uri() + " is a file: choose another path");
+  throw NotFoundError("the folder of " + chosen.uri() + " doesn't exist (" + folder_of(chosen) +
+                      "): create it, or give a name without a slash");
+}
+
+/// Whether a folder that doesn't exist would be below /run, where /var/run leads, too.
+bool is_below_run(const std::string& folder) {
+  std::error_code failed;
+  const std::string real = std::filesystem::weakly_canonical(folder, failed).string() + "/";
+  return !failed && real.starts_with("/run/");
+}
+
+/// Returns whether a socket is at the path; false: nothing is. Throws UriError for another file.
+bool is_socket(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return false;
+    throw_errno(errno, "inspecting " + path);
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    throw UriError(path + " exists, is not a socket and was not changed: choose another path");
+  }
+  return true;
+}
+
 }  // namespace
 
 bool user_allowed(std::uint32_t uid, const ShmOptions& options) {
@@ -43,19 +86,27 @@ bool user_allowed(std::uint32_t uid, const ShmOptions& options) {
          std::find(options.other_users.begin(), options.other_users.end(), uid) != options.other_users.end();
 }
 
-SocketFile::SocketFile(const std::string& address, const ShmOptions& options)
-    : for_others_(options.any_user || !options.other_users.empty()) {
+void check_address_to_listen_at(const std::string& address, const ShmOptions& options) {
+  if (address.empty()) return;
+  const SocketPath chosen = read_address_for(address, options);
+  if (!chosen.name.empty()) return check_user_folder();
+  const std::string folder = folder_of(chosen) + "/";
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) {
+    static_cast<void>(is_socket(chosen.path));
+  } else if (errno != ENOENT && errno != ENOTDIR) {
+    throw_errno(errno, "making a socket in the folder of " + chosen.uri());
+  } else if (errno != ENOENT || !is_below_run(folder)) {
+    fail_without_folder(chosen, errno);
+  }
+}
+
+SocketFile::SocketFile(const std::string& address, const ShmOptions& options) : for_others_(for_others(options)) {
   try {
     if (address.empty()) {
       pick();
     } else {
-      const SocketPath chosen = read_address(address);
+      const SocketPath chosen = read_address_for(address, options);
       if (!chosen.name.empty()) {
-        if (for_others_) {
-          throw UriError(chosen.uri() +
-                         " is a name, which only this user's programs can reach, but other users may connect: " +
-                         "give a path in a folder that they can reach, as in shm:/path/to/" + chosen.name + ".sock");
-        }
         make_user_folder();
         folder_ = user_folder();
       }
@@ -123,11 +174,7 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
       make_user_folder();  // The last server in it has just removed the folder.
       continue;
     }
-    if (!lock && errno == ENOENT) {
-      throw NotFoundError("the folder of " + chosen.uri() + " doesn't exist (" +
-                          chosen.path.substr(0, chosen.path.rfind('/')) +
-                          "): create it, or give a name without a slash");
-    }
+    if (!lock && (errno == ENOENT || errno == ENOTDIR)) fail_without_folder(chosen, errno);
     if (!lock) throw_errno(errno, "opening the lock file " + lock_path);
     struct stat held {};
     if (::fstat(lock.get(), &held) != 0) throw_errno(errno, "inspecting the lock file " + lock_path);
@@ -155,14 +202,7 @@ bool SocketFile::take_lock(const SocketPath& chosen, bool must) {
 /// While the lock is held, a socket left at `path` belongs to no live server of this library. But it may belong to
 /// another program.
 void SocketFile::remove_stale(const std::string& path) const {
-  struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) {
-    if (errno == ENOENT) return;
-    throw_errno(errno, "inspecting " + path);
-  }
-  if (!S_ISSOCK(status.st_mode)) {
-    throw UriError(path + " exists, is not a socket and was not changed: choose another path");
-  }
+  if (!is_socket(path)) return;
   const UniqueFd probe = make_socket(path);
   const sockaddr_un address = address_of(path);
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||

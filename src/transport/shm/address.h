@@ -16,6 +16,10 @@ namespace crossdock::transport::shm {
 /// anyway), and the users that the options name.
 bool user_allowed(std::uint32_t uid, const ShmOptions& options);
 
+/// Throws what a SocketFile would throw for this address, as far as that can be said without making a file. A folder
+/// below /run may be missing: service managers make those when they start a server.
+void check_address_to_listen_at(const std::string& address, const ShmOptions& options);
+
 /// A bound and listening socket in the file system, and the lock that shows that its server lives. The destructor
 /// removes both files. It also removes their folder, if that is now empty and is the folder of names or was made for
 /// this socket. In a forked child it only closes the descriptors.

@@ -24,7 +24,7 @@ void check_options(const ShmOptions& options) {
 }
 
 std::optional<DeviceName> name_of(const std::shared_ptr<device::Context>& device) {
-  if (!device || device->native_context() != nullptr) return std::nullopt;
+  if (!device || device->native_context()) return std::nullopt;
   DeviceName name{std::string(device->driver_name()), device->identity()};
   constexpr std::size_t kMost = 64;  // of a packet's fields
   if (name.identity.empty() || name.identity.size() > kMost || name.driver.size() > kMost) return std::nullopt;

@@ -138,7 +138,8 @@ PendingHandshake::State ShmServerSocket::Handshake::read() {
   if (!user_allowed(peer_.uid, server_.options_)) {
     throw Rejection{{Refusal::kNotAllowed, "user " + std::to_string(peer_.uid) +
                                                " may not connect to this server; its owner can list that user in "
-                                               "ShmOptions::other_users (in Python users=)"}};
+                                               "ShmOptions::other_users (in Python users=, of `crossdock serve` "
+                                               "--users)"}};
   }
   Packet packet;
   switch (receive_plain_packet(socket_->get(), &packet, where())) {
@@ -197,6 +198,7 @@ class ShmTransport final : public Transport {
   std::string_view scheme() const noexcept override { return "shm"; }
   Ways ways() const noexcept override { return kWays; }
   bool needs_sealed_files() const noexcept override { return options_.any_user || !options_.other_users.empty(); }
+  void check_address(const std::string& address) const override { check_address_to_listen_at(address, options_); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies and regions are accepted from no client.

@@ -82,9 +82,8 @@ SocketPath read_address(const std::string& address) {
     const std::size_t first = std::min(address.find_first_not_of('/'), address.size());
     const std::string_view rest = std::string_view(address).substr(first);
     const bool is_path = first > 2 || rest.find('/') != std::string::npos;
-    throw UriError(
-        "shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
-        (rest.empty() || rest.size() > kMostShown ? "NAME" : (is_path ? "/" : "") + excerpt(rest)));
+    throw UriError("shm:" + excerpt(address) + " begins with //, which is for hosts, but shm: has no host: write shm:" +
+                   (rest.empty() || rest.size() > kMostShown ? "NAME" : (is_path ? "/" : "") + excerpt(rest)));
   }
   if (address.find('/') == std::string::npos) {
     if (!is_name(address)) {
@@ -94,6 +93,10 @@ SocketPath read_address(const std::string& address) {
                      " letters, digits, '.', '_' and '-', and begins with a letter or a digit");
     }
     return socket_of_name(address);
+  }
+  const std::string_view last = std::string_view(address).substr(address.rfind('/') + 1);
+  if (last.empty() || last == "." || last == "..") {
+    throw UriError("shm:" + excerpt(address) + " is the path of a folder: add a name for the socket");
   }
   SocketPath found{address.starts_with('/') ? address : current_folder(address) + "/" + address, ""};
   if (found.path.size() > kMaxSocketPath) {

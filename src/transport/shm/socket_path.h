@@ -23,7 +23,7 @@ struct SocketPath {
 
 /// Parses an address: a name, or a path if it contains a slash. A relative path begins at the current folder. Opens no
 /// file. Throws UriError for abstract sockets, names with invalid characters or more than kMaxName bytes, embedded
-/// NULs, and paths over the system's limit.
+/// NULs, paths of folders ("/tmp/"), and paths over the system's limit.
 SocketPath read_address(const std::string& address);
 
 /// Whether the text is a valid name of a server.

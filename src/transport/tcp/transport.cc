@@ -5,7 +5,9 @@
 #include "carrier.h"
 #include "connect.h"
 #include "settings.h"
+#include "transport/internal/socket_address.h"
 #include "transport/tcp.h"
+#include "transport/tls.h"
 
 namespace crossdock::transport {
 namespace {
@@ -18,6 +20,7 @@ class StreamTransport : public Transport {
   explicit StreamTransport(const TcpOptions& options) : options_(options) { check_options(options); }
   Ways ways() const noexcept final { return Way::kMessage; }
   bool needs_sealed_files() const noexcept final { return false; }
+  void check_address(const std::string& address) const override { static_cast<void>(parse_address(scheme(), address)); }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const final {
     // Clients only send requests and frees: bodies are accepted from no client.
@@ -57,6 +60,10 @@ class TcpTlsTransport final : public StreamTransport {
  public:
   TcpTlsTransport(const TcpOptions& options, TlsOptions tls) : StreamTransport(options), tls_(std::move(tls)) {}
   std::string_view scheme() const noexcept override { return "tcp+tls"; }
+  void check_address(const std::string& address) const override {
+    check_tls(tls_, true);
+    StreamTransport::check_address(address);
+  }
   std::unique_ptr<Connection> connect(const std::string& address, const ConnectOptions& wishes, int timeout_ms,
                                       const InterruptHook& interrupted) const override {
     return connect_over(client(), address, options_, timeout_ms, interrupted, wishes);

@@ -309,6 +309,10 @@ class UcxTransport final : public Transport {
   Ways ways() const noexcept override { return kWays; }
   bool needs_sealed_files() const noexcept override { return true; }
   bool reaches_specified_peers() const noexcept override { return true; }
+  void check_address(const std::string& address) const override {
+    static_cast<void>(contexts(&listening_));  // the library is there
+    static_cast<void>(parse_address(kScheme, address));
+  }
   std::unique_ptr<Listener> listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                    LogCallback log) const override {
     // Clients only send requests and frees: bodies are accepted from no client.

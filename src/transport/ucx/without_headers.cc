@@ -16,6 +16,7 @@ class NoUcx final : public Transport {
   std::string_view scheme() const noexcept override { return "ucx"; }
   Ways ways() const noexcept override { return Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
+  void check_address(const std::string&) const override { fail_without_ucx(); }
   std::unique_ptr<Listener> listen(const std::string&, std::uint64_t, std::uint64_t, LogCallback) const override {
     fail_without_ucx();
   }

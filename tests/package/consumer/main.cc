@@ -1,9 +1,10 @@
 // A user's program, with the installed headers and library only: serves a table, gets it back, and catches an error by
-// its class. Exits with 1 where they don't work together.
+// its class. With the argument "flight" it has a Flight server, too. Exits with 1 where they don't work together.
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "crossdock/array/stream.h"
 #include "crossdock/core/error.h"
@@ -34,13 +35,16 @@ std::unique_ptr<xd::array::BatchStream> squares_in(xd::device::Arena& arena) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   std::cout << "crossdock " << xd::version() << '\n';
   if (xd::version() != CROSSDOCK_VERSION) {
     std::cerr << "the headers are of " << CROSSDOCK_VERSION << '\n';
     return 1;
   }
-  xd::session::Server server;
+  xd::session::ServerOptions options;
+  if (argc > 1 && std::string_view(argv[1]) == "flight") options.flight.uri = "grpc://127.0.0.1:0";
+  xd::session::Server server(options);
+  if (!options.flight.uri.empty()) std::cout << "Flight at " << server.flight_uri() << '\n';
   const auto arena = xd::session::Runtime::default_runtime()->make_arena();
   server.publish("squares", xd::session::Source::table(squares_in(*arena)));
 

@@ -289,10 +289,39 @@ TEST(Builders, TakeIntegersOfOtherTypesThatFit) {
   builder.add<Dictionary<std::uint8_t>>("coded", std::vector<std::int64_t>{255, 0, 255});
   auto& lists = builder.add<ListOf<std::int8_t>>("lists");
   for (int i = 0; i < 3; ++i) lists.append(std::vector<std::optional<long long>>{-128, std::nullopt, 127});
+  auto& decimals = builder.add<std::int64_t>("decimals");
+  for (const Int128 digits : {std::numeric_limits<std::int64_t>::min(), std::int64_t{0}, std::int64_t{7}}) {
+    decimals.append(Element<Int128>(digits));
+  }
   const RecordBatch batch = builder.finish();
+  EXPECT_EQ(elements(batch.column<std::int64_t>("decimals")),
+            values<std::int64_t>({std::numeric_limits<std::int64_t>::min(), 0, 7}));
   EXPECT_EQ(elements(batch.column<std::int16_t>("small")), values<std::int16_t>({-32768, 0, 32767}));
   EXPECT_EQ(batch.column<std::uint64_t>("large")[2], 2147483647U);
   EXPECT_EQ(batch.column<Dictionary<std::uint8_t>>("coded")[2], 255);
+}
+
+TEST(Builders, TakeOnlyIntegersThatAFloatHas) {
+  BatchBuilder batch;
+  auto& wide = batch.add<double>("wide");
+  auto& narrow = batch.add<float>("narrow");
+  auto& coded = batch.add<Dictionary<double>>("coded");
+  const std::int64_t most = std::int64_t{1} << 53;
+  wide.append(most);
+  wide.append(std::numeric_limits<std::int64_t>::min());
+  wide.append(Int128{1} << 126);
+  wide.append(1.5F);
+  narrow.append(1 << 24);
+  coded.append(-most);
+  const auto refused = [](auto&& call, const std::string& text) {
+    EXPECT_THAT(message_of<InvalidArgumentError>(call), HasSubstr(text));
+  };
+  refused([&] { wide.append(most + 1); }, "field \"wide\": 9007199254740993 has more digits than a float64");
+  refused([&] { wide.append(std::numeric_limits<std::uint64_t>::max()); }, "18446744073709551615 has more digits");
+  refused([&] { wide.append((Int128{1} << 100) + 1); }, "a number of more than 64 bits has more digits");
+  refused([&] { narrow.append((1 << 24) + 1); }, "16777217 has more digits than a float32");
+  refused([&] { coded.append(-most - 1); }, "-9007199254740993 has more digits than a float64");
+  EXPECT_EQ(wide.size(), 4);
 }
 
 TEST(Builders, RefuseIntegersOutsideOfTheirRange) {
@@ -312,6 +341,18 @@ TEST(Builders, RefuseIntegersOutsideOfTheirRange) {
   refused([&] { coded.append(128); }, "field \"coded\": 128 is outside of the range of int8");
   auto& list = builder.add<ListOf<std::int64_t>>("list");
   refused([&] { list.append(std::vector{std::numeric_limits<std::uint64_t>::max()}); }, "18446744073709551615");
+  auto& small = builder.add<std::int8_t>("small of decimals");
+  refused([&] { small.append(Int128{128}); }, "128 is outside of the range of int8");
+  refused([&] { small.append(std::optional((Int128{1} << 100) + 5)); }, "a number of more than 64 bits is outside");
+  refused([&] { number.append(Int128{-1}); }, "-1 is outside of the range of uint32");
+  refused([&] { number.append(~crossdock::detail::UInt128{0}); }, "a number of more than 64 bits is outside");
+  refused([&] { coded.append(Int128{-129}); }, "-129 is outside of the range of int8");
+  auto& decimal = builder.add<Int128>("decimal");
+  refused([&] { decimal.append(crossdock::detail::UInt128{1} << 127); }, "a number of more than 64 bits is outside");
+  decimal.append(std::numeric_limits<std::uint64_t>::max());
+  decimal.append((crossdock::detail::UInt128{1} << 127) - 1);
+  EXPECT_EQ(decimal.size(), 2);
+  EXPECT_EQ(small.size(), 0);
   EXPECT_EQ(number.size(), 0);
   EXPECT_EQ(coded.size(), 0);
 }

@@ -356,6 +356,9 @@ TEST_F(Columns, BuffersThatAreTooSmallAreErrors) {
     EXPECT_THROW(static_cast<void>(batch.column<std::int64_t>("number")), InvalidDataError);
   }
   batch = good;
+  batch.buffers[1] = {nullptr, 48};
+  EXPECT_THROW(static_cast<void>(batch.column<std::int64_t>("number")), InvalidDataError);
+  batch = good;
   batch.buffers[1] = {static_cast<const std::byte*>(good.buffers[1].data) + 4, 44};
   batch.nodes[0].length = 5;
   EXPECT_THAT(message_of<InvalidDataError>([&] { static_cast<void>(batch.column<std::int64_t>("number")); }),

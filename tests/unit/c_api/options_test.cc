@@ -1,4 +1,5 @@
 // Structs of options: sizes of other versions, and values that nothing means.
+#include <cstddef>
 #include <cstring>
 
 #include "samples.h"
@@ -78,18 +79,42 @@ TEST_F(COptions, EveryStructIsChecked) {
                      "sizeof(crossdock_entry)"));
 }
 
-TEST_F(COptions, AResultHasNoMoreThanTheCallersSize) {
-  struct {
-    crossdock_entry known;
-    std::uint64_t unknown = 7;
-  } later{};
-  later.known.size = sizeof later;
+/// A result as a later version might have it, with bytes that no result has, and memory behind it.
+struct LaterEntry {
+  LaterEntry() {
+    std::memset(static_cast<void*>(this), 0xAB, sizeof *this);
+    known.size = offsetof(LaterEntry, behind);
+  }
+  crossdock_entry known;
+  std::uint64_t unknown;
+  std::uint64_t behind;
+};
+
+TEST_F(COptions, MembersOfAResultThatTheLibraryDoesNotKnowAreZero) {
   Catalog catalog;
   ASSERT_TRUE(ok(crossdock_client_list(client_, &catalog, &error_)));
-  ASSERT_TRUE(ok(crossdock_catalog_entry(catalog, 0, &later.known, &error_)));
-  EXPECT_EQ(later.known.rows, 6);
-  EXPECT_EQ(later.known.size, sizeof later);
-  EXPECT_EQ(later.unknown, 7U) << "members that the library doesn't know stay as they were";
+  for (const bool succeeds : {true, false}) {
+    LaterEntry later;
+    const crossdock_status status = crossdock_catalog_entry(catalog, succeeds ? 0 : 1, &later.known, &error_);
+    EXPECT_EQ(status, succeeds ? CROSSDOCK_OK : CROSSDOCK_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(later.known.size, offsetof(LaterEntry, behind));
+    EXPECT_EQ(later.known.rows, succeeds ? 6 : 0);
+    EXPECT_EQ(later.unknown, 0U);
+    EXPECT_EQ(later.behind, 0xABABABABABABABABU) << "what is beyond the caller's size isn't written";
+  }
+}
+
+TEST_F(COptions, AResultWithAWrongSizeIsNotWritten) {
+  Catalog catalog;
+  ASSERT_TRUE(ok(crossdock_client_list(client_, &catalog, &error_)));
+  for (const std::size_t size : {std::size_t{0}, sizeof(crossdock_entry) - 1, SIZE_MAX}) {
+    LaterEntry later;
+    later.known.size = size;
+    LaterEntry before;
+    before.known.size = size;
+    EXPECT_TRUE(failed(crossdock_catalog_entry(catalog, 0, &later.known, &error_), CROSSDOCK_ERROR_INVALID_ARGUMENT));
+    EXPECT_EQ(std::memcmp(&later, &before, sizeof later), 0);
+  }
 }
 
 TEST_F(COptions, ValuesWithoutAMeaningAreRefused) {

@@ -98,14 +98,35 @@ TEST_F(CPublish, AnUpdateWithAMissingSourceConsumesNone) {
   EXPECT_NE(a, nullptr);
 }
 
-TEST_F(CPublish, AnUpdateWithOneSourceTwicePublishesNone) {
+TEST_F(CPublish, AnUpdateWithOneSourceTwiceConsumesNone) {
   Source a;
   numbers_from(0, &a);
-  const crossdock_publication twice[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a},
-                                         {sizeof(crossdock_publication), crossdock_str("b"), &a}};
-  EXPECT_TRUE(failed(crossdock_server_update(server_, twice, 2, nullptr, 0, nullptr, &error_),
-                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "*source is NULL"));
-  EXPECT_THAT(names(), ElementsAre());
+  crossdock_source* copy = a;
+  for (crossdock_source** again : {&a, &copy}) {
+    const crossdock_publication twice[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a},
+                                           {sizeof(crossdock_publication), crossdock_str("b"), again}};
+    EXPECT_TRUE(failed(crossdock_server_update(server_, twice, 2, nullptr, 0, nullptr, &error_),
+                       CROSSDOCK_ERROR_INVALID_ARGUMENT, "the same source twice"));
+    EXPECT_NE(a, nullptr);
+    EXPECT_THAT(names(), ElementsAre());
+  }
+  publish("a", &a);
+}
+
+TEST_F(CPublish, AnUpdateWithOtherWrongArgumentsConsumesNone) {
+  Source a;
+  numbers_from(0, &a);
+  const crossdock_publication one[] = {{sizeof(crossdock_publication), crossdock_str("a"), &a}};
+  crossdock_publish_options options = {};
+  options.size = 3;
+  EXPECT_TRUE(failed(crossdock_server_update(server_, one, 1, nullptr, 0, &options, &error_),
+                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "crossdock_publish_options"));
+  EXPECT_TRUE(failed(crossdock_server_update(server_, one, 1, nullptr, 3, nullptr, &error_),
+                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "withdrawn"));
+  const crossdock_publication without_name[] = {{sizeof(crossdock_publication), {nullptr, 1}, &a}};
+  EXPECT_TRUE(failed(crossdock_server_update(server_, without_name, 1, nullptr, 0, nullptr, &error_),
+                     CROSSDOCK_ERROR_INVALID_ARGUMENT, "name"));
+  EXPECT_NE(a, nullptr);
 }
 
 TEST_F(CPublish, AnUpdateWithoutSizesConsumesNone) {

@@ -78,7 +78,7 @@ TEST_F(ParkedTest, AsksAboutTheOldestOfEachQueueOnly) {
 
 TEST_F(ParkedTest, TellsDefaultQueuesOfTwoContextsApart) {
   const auto list = make();
-  const Queue other(kOne, NativeQueue(queue(1).native()), nullptr, this);
+  const Queue other(kOne, NativeQueue(queue(1).native()), nullptr, NativeContext(this));
   list->add(owner(1), event(1), queue(1));
   list->add(owner(2), event(2), other);
   end(2);

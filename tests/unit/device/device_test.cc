@@ -97,6 +97,8 @@ TEST(ParseDevice, RefusesWhatNamesNone) {
     EXPECT_THAT(what, HasSubstr("cuda_managed"));
     EXPECT_THAT(what, HasSubstr("trainium"));
   }
+  EXPECT_THAT(message_of<InvalidArgumentError>([] { parse_device("a\x1b[31m"); }), HasSubstr("\"a\\x1b[31m\" is not"));
+  EXPECT_LT(message_of<InvalidArgumentError>([] { parse_device(std::string(1 << 20, 'x')); }).size(), 1000U);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class ManyDevices final : public Driver {
   bool handles(DeviceType type) const noexcept override {
     return !infos_.empty() && infos_.front().device.type == type;
   }
-  std::shared_ptr<Context> open(const Device&, void*) override { throw UnsupportedError("opens nothing"); }
+  std::shared_ptr<Context> open(const Device&, NativeContext) override { throw UnsupportedError("opens nothing"); }
 
   mutable int asked = 0;
   bool forked = false;

@@ -25,7 +25,9 @@ class NamedDriver final : public Driver {
     return {.device = device, .backend = "named", .name = "One", .kinds = {}};
   }
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
-  std::shared_ptr<Context> open(const Device&, void*) override { throw UnsupportedError("named opens nothing"); }
+  std::shared_ptr<Context> open(const Device&, NativeContext) override {
+    throw UnsupportedError("named opens nothing");
+  }
 
   std::vector<Device> devices_ = {{.type = DeviceType::kExtDev, .id = 4}};
 };
@@ -43,7 +45,7 @@ class CountingDriver final : public Driver {
     return {.device = device, .backend = "counting", .name = "Two", .kinds = {}};
   }
   bool handles(DeviceType type) const noexcept override { return type == DeviceType::kExtDev; }
-  std::shared_ptr<Context> open(const Device& device, void*) override {
+  std::shared_ptr<Context> open(const Device& device, NativeContext) override {
     ++opened;
     if (failing) throw ResourceError("the driver is out of contexts");
     if (device == kFive && while_opening_five) while_opening_five();

@@ -213,7 +213,7 @@ TEST_F(DlpackStreamSim, OfTheirsItIsWhatTheySay) {
   Tensor tensor = under_way();
   EXPECT_EQ(device_of_producer_stream(tensor, drivers_), device::kZero);
   tensor.event = {};
-  note_producer_stream(&tensor, across_.native(), drivers_);
+  note_producer_stream(&tensor, device::NativeQueue(across_.native()), drivers_);
   EXPECT_EQ(tensor.queue, across_) << "whichever device's it is";
   tensor.device = {};
   EXPECT_EQ(device_of_producer_stream(tensor, drivers_), std::nullopt);
@@ -240,10 +240,10 @@ TEST(DlpackStreamTest, WithoutADriverTheStreamIsCarried) {
     EXPECT_THROW(order_for_dlpack(tensor, device, another, none), ExportError);
     EXPECT_NO_THROW(order_for_dlpack(tensor, device, kDLPackNoOrder, none)) << "no order is asked for";
     EXPECT_NO_THROW(order_on_work_stream(tensor, none));
-    note_producer_stream(&tensor, reinterpret_cast<void*>(std::intptr_t{77}), none);
+    note_producer_stream(&tensor, device::NativeQueue(reinterpret_cast<void*>(std::intptr_t{77})), none);
     EXPECT_EQ(number(tensor.queue->native()), 77);
     EXPECT_THROW(order_on_work_stream(tensor, none), ExportError);
-    note_producer_stream(&tensor, nullptr, none);
+    note_producer_stream(&tensor, device::NativeQueue(), none);
     EXPECT_EQ(number(tensor.queue->native()), standard);
     note_work_stream(&tensor, none);
     EXPECT_EQ(number(tensor.queue->native()), standard);

@@ -164,15 +164,15 @@ TEST_P(ForeignCudaStream, IsOfItsOwnContext) {
   {
     const Queue queue = wrapped(stream);
     EXPECT_EQ(queue.device(), kFirst);
-    EXPECT_EQ(queue.native_context(), theirs);
+    EXPECT_EQ(queue.native_context().get(), theirs);
     const auto context = drivers_.context(queue);
-    EXPECT_EQ(context->native_context(), theirs);
+    EXPECT_EQ(context->native_context().get(), theirs);
     EXPECT_NE(context, drivers_.context(kFirst));
     EXPECT_EQ(context, drivers_.context(wrapped(stream))) << "one for each native context";
     context->wait(context->record(queue));
     // A default stream is that of the context that is current.
-    EXPECT_EQ(wrapped(nullptr).native_context(), theirs);
-    EXPECT_EQ(wrapped(nullptr, kFirst).native_context(), nullptr);
+    EXPECT_EQ(wrapped(nullptr).native_context().get(), theirs);
+    EXPECT_EQ(wrapped(nullptr, kFirst).native_context().get(), nullptr);
   }
   cuda_->run("cuStreamDestroy_v2", stream);
   cuda_->run("cuCtxDestroy_v2", theirs);

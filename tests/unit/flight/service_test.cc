@@ -156,7 +156,8 @@ TEST_F(FlightService, AsksForALogin) {
     EXPECT_THROW(with_login_.check_caller(wrong, ""), UnauthenticatedError) << wrong;
   }
   now_ += with_login_.access().login_lifetime_s + TicketKeys::kClockTolerance + 1;
-  EXPECT_THAT([&] { with_login_.check_caller(header, ""); },
+  const std::string text = header;
+  EXPECT_THAT([&] { with_login_.check_caller(text, ""); },
               ThrowsMessage<UnauthenticatedError>(HasSubstr("log in again; the ticket has expired 61 s ago")));
 }
 

@@ -320,7 +320,7 @@ TEST(PeersRegions, GoByValueWhereTheSystemRefusesToPassThem) {
 /// The connection of a hostile process to a listener of the hub.
 std::unique_ptr<transport::Connection> connect_raw(const PeerListener& listener) {
   return transport::shm_connect(
-      dissociated::parse_uri(listener.uris().front()).address, {}, 10'000, nullptr,
+      dissociated::parse_uri(listener.uri()).address, {}, 10'000, nullptr,
       {.role = ChannelRole::kMessages, .ways = Way::kMap | Way::kMessage, .keeps_descriptors = true});
 }
 

@@ -352,6 +352,8 @@ TEST_P(AwaitTest, AStopTokenInterrupts) {
 
 TEST(InterruptHook, IsAFunctionOrATokenOrNothing) {
   EXPECT_FALSE(transport::InterruptHook());
+  EXPECT_FALSE(transport::InterruptHook()());
+  EXPECT_FALSE(std::function<bool()>(transport::InterruptHook())()) << "this function isn't empty";
   EXPECT_FALSE(transport::InterruptHook(nullptr));
   EXPECT_FALSE(transport::InterruptHook(std::stop_token())) << "nothing can stop it";
   EXPECT_FALSE(transport::InterruptHook(std::function<bool()>()));

@@ -87,10 +87,15 @@ TEST_F(FaultTest, SourcesThatAreNoneAreRefused) {
   EXPECT_THROW(server.publish("none", Source::table(nullptr)), InvalidArgumentError);
   EXPECT_THROW(server.publish("none", Source::live(nullptr)), InvalidArgumentError);
   EXPECT_THROW(server.publish("none", Source::factory(nullptr)), InvalidArgumentError);
+  const auto without_schema = [] { return std::make_unique<FunctionStream>(nullptr, [] { return std::nullopt; }); };
+  EXPECT_THROW(server.publish("none", Source::table(without_schema())), InvalidArgumentError);
+  EXPECT_THROW(server.publish("none", Source::live(without_schema())), InvalidArgumentError);
   server.publish("nothing", Source::factory([] { return std::unique_ptr<array::BatchStream>(); }));
+  server.publish("no schema", Source::factory(without_schema));
   Client client(server.uri());
   EXPECT_THROW(client.get("nothing"), RemoteError);
-  EXPECT_EQ(client.list().size(), 1u);
+  EXPECT_THROW(client.get("no schema"), RemoteError);
+  EXPECT_EQ(client.list().size(), 2u);
 }
 
 TEST_F(FaultTest, BatchesOfAnotherSchemaAreNotPassedOn) {

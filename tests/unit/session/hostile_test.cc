@@ -54,8 +54,6 @@ using testing::open_descriptors;
 
 class HostileTest : public testing::NoLeftovers {};
 
-constexpr std::int64_t kSoonNs = 20'000'000'000;
-
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();

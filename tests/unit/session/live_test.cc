@@ -287,6 +287,26 @@ TEST_F(LiveTest, ASlowSourceDelaysNoOtherConsumer) {
   slow.join();
 }
 
+TEST_F(LiveTest, ACloseThatNothingInterruptsWaitsForASource) {
+  std::promise<void> in_producer;
+  std::promise<void> go_on;
+  Server server;
+  server.publish("slow", Source::live(std::make_unique<FunctionStream>(number_batch(0, 0).schema,
+                                                                       [&]() -> std::optional<array::RecordBatch> {
+                                                                         in_producer.set_value();
+                                                                         go_on.get_future().wait();
+                                                                         return std::nullopt;
+                                                                       })));
+  Client client(server.uri());
+  const auto reader = client.get("slow");
+  in_producer.get_future().wait();
+  auto closed = std::async(std::launch::async, [&] { server.close(); });
+  // Longer than it waits before it would ask a hook.
+  EXPECT_EQ(closed.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+  go_on.set_value();
+  EXPECT_NO_THROW(closed.get());
+}
+
 TEST_F(LiveTest, AWaitHasAnEnd) {
   std::mutex mutex;
   std::condition_variable changed;

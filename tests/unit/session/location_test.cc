@@ -39,6 +39,17 @@ TEST_F(Locations, HaveHosts) {
   EXPECT_EQ(host_in("//[::1"), "::1");
 }
 
+TEST_F(Locations, OfAFlightServerHaveAHostAndAPort) {
+  EXPECT_EQ(host_and_port("//name:815/"), "name:815");
+  EXPECT_EQ(host_and_port("//[::1]:815"), "[::1]:815");
+  for (const char* wrong : {"", "//", "//name", "//:815", "name:815", "//name:65536", "//name:8 15", "//a/b:815",
+                            "//::1:815", "//[::1]", "//[name]:815", "//[::1:815", "//user@name:815"}) {
+    EXPECT_EQ(host_and_port(wrong), std::nullopt) << wrong;
+  }
+  EXPECT_EQ(host_and_port("//" + std::string(255, 'x') + ":815")->size(), 259U);
+  EXPECT_EQ(host_and_port("//" + std::string(258, 'x') + ":815"), std::nullopt);
+}
+
 TEST_F(Locations, AtOtherHostsAreFollowedIfTheClientAllowsThem) {
   EXPECT_THAT(objection("tcp://192.0.2.7:1", {kElsewhere}), IsEmpty());
   EXPECT_THAT(objection("tcp://192.0.2.8:1", {kElsewhere}), HasSubstr("at another host than 192.0.2.7"));

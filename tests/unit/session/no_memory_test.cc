@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "core/release.h"
 #include "crossdock/core/error.h"
 #include "crossdock/session/client.h"
 #include "crossdock/session/server.h"
@@ -108,8 +107,7 @@ Outcome run(Whose whose, std::int64_t first, std::int64_t count) {
       outcome.wrong = std::string("afterwards: ") + error.what();
     }
   }
-  wait_for_released();  // a thread of the library's closes those of large memory
-  if (outcome.wrong.empty() && testing::open_descriptors() != before) outcome.wrong = "descriptors are left open";
+  if (outcome.wrong.empty() && !testing::open_again_as_before(before)) outcome.wrong = "descriptors are left open";
   return outcome;
 }
 

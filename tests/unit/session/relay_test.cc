@@ -46,8 +46,8 @@ TEST_F(RelayTest, FetchesOnceAndSeesChanges) {
   Server upstream(over_tcp());
   upstream.publish("x", Source::table(number_stream(3, 10)));
   Relay relay({upstream.uri()}, {});
-  Client one(relay.uris().front());
-  Client other(relay.uris().front());
+  Client one(relay.uri());
+  Client other(relay.uri());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(rows_of(i % 2 == 0 ? one : other, "x"), 30);
   EXPECT_EQ(relay.stats().relay->fetches, 1U);
   EXPECT_EQ(relay.stats().relay->hits, 2U);
@@ -57,11 +57,21 @@ TEST_F(RelayTest, FetchesOnceAndSeesChanges) {
   EXPECT_EQ(one.list().at(0).version, Client(upstream.uri()).list().at(0).version);
 }
 
+TEST_F(RelayTest, ALongestTimeIsLong) {
+  Server upstream(over_tcp());
+  upstream.publish("x", Source::table(number_stream(1, 10)));
+  Relay relay({upstream.uri()}, {.max_age = std::chrono::milliseconds::max()});
+  Client client(relay.uri());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(rows_of(client, "x"), 10);
+  EXPECT_EQ(relay.stats().relay->catalogs, 1U);
+  EXPECT_EQ(relay.stats().relay->fetches, 1U);
+}
+
 TEST_F(RelayTest, CountsWhatComesWhateverTheCatalogSaid) {
   Server upstream(over_tcp());
   upstream.publish("x", Source::table(number_stream(1, 10)));
   Relay relay({upstream.uri()}, {.max_memory = 1 << 16, .max_age = std::chrono::milliseconds(3'600'000)});
-  Client client(relay.uris().front());
+  Client client(relay.uri());
   EXPECT_LT(client.list().at(0).bytes, 200);
   upstream.publish("x", Source::table(number_stream(20, 1000)), kReplace);  // 160,000 bytes
   try {
@@ -85,7 +95,7 @@ TEST_F(RelayTest, ManyWhoAskAtOnceGetOneFetchEachTime) {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 8; ++i) {
       threads.emplace_back([&] {
-        Client client(relay.uris().front());
+        Client client(relay.uri());
         rows += rows_of(client, "x");
       });
     }
@@ -113,7 +123,7 @@ TEST_F(RelayTest, EverybodyGetsWhatIsCurrentInLittleMemory) {
     std::vector<std::jthread> consumers;
     for (int i = 0; i < 4; ++i) {
       consumers.emplace_back([&, i] {
-        Client client(relay.uris().front());
+        Client client(relay.uri());
         std::vector<array::RecordBatch> held;
         std::vector<int> last(kNames);
         for (int round = i; !over; ++round) {
@@ -144,7 +154,7 @@ TEST_F(RelayTest, EverybodyGetsWhatIsCurrentInLittleMemory) {
     }
     over = true;
   }
-  Client client(relay.uris().front());
+  Client client(relay.uri());
   for (int name = 0; name < kNames; ++name) EXPECT_EQ(rows_of(client, name_of(name)), kVersions * 100);
   EXPECT_GT(relay.stats().relay->evictions, 0U);
   EXPECT_EQ(relay.stats().protocol_errors, 0U);
@@ -159,7 +169,7 @@ TEST_F(RelayTest, SaysOnceThatItsUpstreamIsGone) {
   Relay relay({upstream->uri()}, options);
   options.stale = false;
   Relay strict({upstream->uri()}, options);
-  Client client(relay.uris().front());
+  Client client(relay.uri());
   Client of_strict(strict.uris().front());
   EXPECT_EQ(rows_of(client, "x"), 10);
   EXPECT_EQ(rows_of(of_strict, "x"), 10);
@@ -183,6 +193,8 @@ TEST_F(RelayTest, OptionsThatMakeNoSenseAreRefused) {
   refused([](RelayOptions& options) { options.server.window = 0; });
   refused([](RelayOptions& options) { options.max_age = std::chrono::milliseconds(-1); });
   refused([](RelayOptions& options) { options.server.flight.uri = "grpc://127.0.0.1:0"; });
+  refused([](RelayOptions& options) { options.server.flight.ticket_lifetime = std::chrono::seconds(0); });
+  refused([](RelayOptions& options) { options.server.flight.login_lifetime = std::chrono::seconds::max(); });
   EXPECT_THROW(Relay({"shm:no-such-server"}, {}), NotFoundError);
   EXPECT_THROW(Relay({"shm:no-such-server", "shm:nor-this"}, {}), ConnectionError);
 }

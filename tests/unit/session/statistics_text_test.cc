@@ -176,6 +176,8 @@ TEST(DurationHistogram, HasBucketsOfALogarithmicScale) {
   }
   EXPECT_EQ(DurationHistogram::limit(11), std::chrono::microseconds(67'108'864));
   DurationHistogram histogram;
+  histogram.add(std::chrono::milliseconds(1), 0);
+  EXPECT_EQ(histogram, DurationHistogram());
   histogram.add(std::chrono::nanoseconds(-5));
   histogram.add(std::chrono::milliseconds(3), 3);
   EXPECT_EQ(histogram.counts[0], 1u) << "a clock that goes back counts as no time";

@@ -266,7 +266,7 @@ TEST_F(TableTest, AClosedServerEndsStreamsByName) {
   EXPECT_EQ(number_at(*batch, 5), 5);
   EXPECT_THROW(server.publish("more", Source::table(number_stream(1, 1))), ClosedError);
   EXPECT_THROW(server.stats(), ClosedError);
-  EXPECT_THROW(client.get("numbers"), NotFoundError);
+  EXPECT_THROW(client.get("numbers"), ConnectionError);
   EXPECT_THROW(Client(server.uri()), NotFoundError);
 }
 
@@ -279,7 +279,7 @@ TEST_F(TableTest, AClientFindsTheServerThatTookItsServersPlace) {
   Client client(options.uris.front());
   EXPECT_EQ(count_rows(*client.get("numbers")), 1);
   server = nullptr;
-  EXPECT_THROW(client.list(), NotFoundError) << "nobody listens there now";
+  EXPECT_THROW(client.list(), ConnectionError) << "nobody listens there now";
   server = std::make_unique<Server>(options);
   server->publish("numbers", Source::table(number_stream(1, 2)));
   EXPECT_EQ(count_rows(*client.get("numbers")), 2);
@@ -427,6 +427,23 @@ TEST_F(TableTest, TheUriIsAnAddressAloneAndLocationsHaveTheTags) {
     EXPECT_NO_THROW(Client{uri}) << "the handshake supplies the tags";
     EXPECT_NO_THROW(Client{location});
   }
+}
+
+TEST_F(TableTest, AServerThatIsGoneIsAnotherErrorThanANameThatIsMissing) {
+  const std::string uri = "shm:table-test-gone-" + std::to_string(::getpid());
+  ServerOptions options;
+  options.uris = {uri};
+  auto server = std::make_unique<Server>(options);
+  server->publish("numbers", Source::table(number_stream(1, 1)));
+  Client client(uri);
+  EXPECT_THROW(static_cast<void>(client.get("absent")), NotFoundError);
+  server.reset();
+  // Its socket is gone, too: only a constructor says that with NotFoundError.
+  EXPECT_THROW(Client{uri}, NotFoundError);
+  EXPECT_THROW(static_cast<void>(client.get("numbers")), ConnectionError);
+  EXPECT_THROW(static_cast<void>(client.tensor("numbers")), ConnectionError);
+  EXPECT_THROW(static_cast<void>(client.list()), ConnectionError);
+  EXPECT_THROW(static_cast<void>(client.server_stats()), ConnectionError);
 }
 
 TEST_F(TableTest, TheUriHoldsOverARestartAndALocationOfTheOldServerSaysThatItIsOld) {

@@ -196,6 +196,7 @@ class BusyTransport final : public transport::Transport {
   std::string_view scheme() const noexcept override { return "busy"; }
   transport::Ways ways() const noexcept override { return transport::Way::kMessage; }
   bool needs_sealed_files() const noexcept override { return false; }
+  void check_address(const std::string&) const override {}
   std::unique_ptr<transport::Listener> listen(const std::string&, std::uint64_t, std::uint64_t,
                                               LogCallback) const override {
     return std::make_unique<QueueListener>(queue_);

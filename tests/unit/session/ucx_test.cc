@@ -5,11 +5,15 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "crossdock/core/error.h"
+#include "crossdock/device/pool.h"
 #include "crossdock/session/client.h"
+#include "crossdock/session/runtime.h"
 #include "crossdock/session/server.h"
 #include "crossdock/session/transports.h"
 #include "streams_at_once.h"
@@ -121,6 +125,21 @@ TEST_F(UcxSession, AReaderWithoutRoomForAnotherBodySleepsThoughMessagesWait) {
   EXPECT_LT((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1'000'000, 250);
   ::kill(child.pid(), SIGCONT);
   ASSERT_TRUE(reader->next());
+}
+
+TEST_F(UcxSession, APoolUsesItsMemoryAgainWhereUcxHasReplacedFunctions) {
+  Server server(server_options("ucx://127.0.0.1:0"));
+  const Client client(server.uri(), client_options());  // UCX is there from now on
+  const auto pool = Runtime::default_runtime()->make_pool();
+  const std::byte* first = nullptr;
+  for (int i = 0; i < 8; ++i) {
+    auto memory = pool->allocate(1 << 16);
+    if (i == 0) first = memory.get();
+    EXPECT_EQ(memory.get(), first) << "the block was moved away from its addresses";
+    ASSERT_TRUE(pool->lend(memory.get(), 8));  // the lease ends at once
+    memory.reset();
+  }
+  EXPECT_EQ(pool->stats().reused, 7U);
 }
 
 TEST_F(UcxSession, TablesCross) {

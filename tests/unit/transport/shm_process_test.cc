@@ -82,11 +82,11 @@ TEST_P(ShmProcessesByWait, StreamsOneWay) {
 
 TEST_P(ShmProcessesByWait, PingPong) {
   // Few enough for a machine on which the two ends must share a processor.
-  const unsigned rounds = kMessages / 50;
-  start([rounds](Connection& client) {
-    for (unsigned i = 0; i < rounds; ++i) send_or_throw(client, receive_or_throw(client, GetParam()), GetParam());
+  constexpr unsigned kRounds = kMessages / 50;
+  start([](Connection& client) {
+    for (unsigned i = 0; i < kRounds; ++i) send_or_throw(client, receive_or_throw(client, GetParam()), GetParam());
   });
-  std::vector<std::int64_t> times(rounds);
+  std::vector<std::int64_t> times(kRounds);
   for (std::int64_t& time : times) {
     const auto begin = now_ns();
     ASSERT_TRUE(server_->send(as_bytes("0123456789abcdef"), {}));
@@ -99,8 +99,8 @@ TEST_P(ShmProcessesByWait, PingPong) {
   }
   expect_child_well();
   std::sort(times.begin(), times.end());
-  RecordProperty("round_trip_ns_p50", std::to_string(times[rounds / 2]));
-  RecordProperty("round_trip_ns_p99", std::to_string(times[rounds / 100 * 99]));
+  RecordProperty("round_trip_ns_p50", std::to_string(times[kRounds / 2]));
+  RecordProperty("round_trip_ns_p99", std::to_string(times[kRounds / 100 * 99]));
 }
 
 TEST_P(ShmProcessesByWait, AKilledPeerIsNoticed) {

@@ -158,7 +158,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
   void* foreign = cuda_->make_context(0);
   void* stream = cuda_->make_stream();
   {
-    const auto context = driver_->open(context_->device(), foreign);
+    const auto context = driver_->open(context_->device(), NativeContext(foreign));
     const Queue queue = context->wrap_queue(NativeQueue(stream), nullptr);
     const Buffer buffer = context->allocate(8, MemoryKind::kDevice, Sharing::kExportable, queue);
     std::string out = "in there";
@@ -173,7 +173,7 @@ TEST_P(CudaContext, WorksInAContextThatItIsGiven) {
   }
   cuda_->run("cuStreamDestroy_v2", stream);
   if (driver_->devices().size() > 1) {
-    EXPECT_THAT(message_of<InvalidArgumentError>([&] { driver_->open(driver_->devices()[1], foreign); }),
+    EXPECT_THAT(message_of<InvalidArgumentError>([&] { driver_->open(driver_->devices()[1], NativeContext(foreign)); }),
                 HasSubstr("another device"));
   }
   cuda_->run("cuCtxDestroy_v2", foreign);
@@ -247,7 +247,7 @@ TEST_P(CudaContext, RegisteredHostMemoryIsFoundWhereTheDeviceHasIt) {
   std::uint64_t expected = 0;
   cuda_->run("cuMemHostGetDevicePointer_v2", &expected, static_cast<void*>(bytes.data()), 0u);
   {
-    const auto context = driver_->open(context_->device(), foreign);
+    const auto context = driver_->open(context_->device(), NativeContext(foreign));
     const PointerInfo info = context->describe(bytes.data() + 5);
     EXPECT_EQ(info.device, (Device{.type = DeviceType::kCudaHost, .id = 0}));
     EXPECT_EQ(info.kind, MemoryKind::kHost);

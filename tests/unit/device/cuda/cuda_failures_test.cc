@@ -230,7 +230,7 @@ TEST_F(CudaFailures, FreesOfAContextThatIsGoneAreWaitedForByNobody) {
       cuda_.run("cuCtxPopCurrent_v2", &foreign);
       bool dropped = false;
       {
-        const auto context = driver_->open(context_->device(), foreign);
+        const auto context = driver_->open(context_->device(), NativeContext(foreign));
         const Queue queue = context->make_queue();
         cuda_.control("crossdockCudaFakeSetDelay", std::uint64_t{200'000});
         Buffer adopted = context->adopt(host(to), std::shared_ptr<void>(to.data(), [&](void*) { dropped = true; }));
@@ -257,14 +257,14 @@ TEST_F(CudaFailures, AContextAtTheAddressOfOneThatIsGoneIsAnother) {
   const Device second{.type = DeviceType::kCuda, .id = 1};
   for (const Device& device : {first, second}) {
     void* gone = cuda_.make_context(0);
-    const auto old = driver_->open(first, gone);
+    const auto old = driver_->open(first, NativeContext(gone));
     auto queue = std::make_unique<Queue>(old->make_queue());
     cuda_.run("cuCtxDestroy_v2", gone);
     ASSERT_EQ(cuda_.make_context(static_cast<int>(device.id)), gone);
     EXPECT_EQ(driver_->current_context()->device, device);
-    EXPECT_EQ(driver_->current_context()->native, gone);
+    EXPECT_EQ(driver_->current_context()->native.get(), gone);
     EXPECT_THROW(old->record(*queue), ClosedError);
-    const auto made = driver_->open(device, gone);
+    const auto made = driver_->open(device, NativeContext(gone));
     EXPECT_NO_THROW(made->record(made->make_queue()));
     queue.reset();
     cuda_.run("cuCtxDestroy_v2", gone);
@@ -276,7 +276,7 @@ TEST_F(CudaFailures, WithoutIdsADeviceTellsAContextFromOneThatIsGone) {
   cuda_.control("crossdockCudaFakeHide", "cuCtxGetId");
   open();
   void* gone = cuda_.make_context(0);
-  const auto old = driver_->open(context_->device(), gone);
+  const auto old = driver_->open(context_->device(), NativeContext(gone));
   cuda_.run("cuCtxDestroy_v2", gone);
   ASSERT_EQ(cuda_.make_context(1), gone);
   EXPECT_EQ(driver_->current_context()->device.id, 1);
@@ -288,7 +288,7 @@ TEST_F(CudaFailures, AContextThatIsGoneDoesntServeToAskForAStreamsDevice) {
   drop();
   driver_ = make_cuda_driver({CROSSDOCK_CUDA_FAKE});
   void* gone = cuda_.make_context(0);
-  const auto old = driver_->open(driver_->devices().front(), gone);
+  const auto old = driver_->open(driver_->devices().front(), NativeContext(gone));
   cuda_.run("cuCtxDestroy_v2", gone);
   void* other = cuda_.make_context(1);
   ASSERT_EQ(other, gone);
@@ -306,7 +306,7 @@ TEST_F(CudaFailures, AContextThatNobodyUsesNowOpensAgainAtOnce) {
   void* stream = cuda_.make_stream();
   cuda_.run("cuCtxPopCurrent_v2", &foreign);
   const auto record = [&] {
-    const auto context = driver_->open(context_->device(), foreign);
+    const auto context = driver_->open(context_->device(), NativeContext(foreign));
     context->record(context->wrap_queue(NativeQueue(stream), nullptr));
   };
   record();

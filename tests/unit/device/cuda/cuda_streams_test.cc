@@ -196,7 +196,7 @@ TEST_P(CudaStreams, TellADevice) {
 TEST_P(CudaStreams, EveryContextThatIsHeldServesToAskForAStreamsDevice) {
   void* theirs = cuda_->make_context(0);
   cuda_->run("cuCtxPopCurrent_v2", &theirs);
-  driver_->open(context_->device(), theirs).reset();
+  driver_->open(context_->device(), NativeContext(theirs)).reset();
   EXPECT_EQ(driver_->context_of_queue(NativeQueue(queue_->native()))->device, context_->device())
       << "our primary one is held still";
   cuda_->run("cuCtxDestroy_v2", theirs);

@@ -29,7 +29,7 @@ class HostContextTest : public ::testing::Test {
 TEST_F(HostContextTest, OpensEveryCpuIdAndNoNativeContext) {
   EXPECT_NO_THROW(driver_->open({.type = DeviceType::kCpu, .id = 7}));
   int context = 0;
-  EXPECT_THROW(driver_->open({}, &context), UnsupportedError);
+  EXPECT_THROW(driver_->open({}, NativeContext(&context)), UnsupportedError);
   EXPECT_THROW(driver_->open({.type = DeviceType::kCuda, .id = 0}), NotFoundError);
 }
 

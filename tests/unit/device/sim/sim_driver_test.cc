@@ -90,7 +90,7 @@ TEST(SimDriver, TellsAQueuesDevice) {
 TEST(SimDriver, OpensNoOtherDeviceAndNoNativeContext) {
   EXPECT_THROW(make_sim_driver({.devices = 1})->open(kOne), NotFoundError);
   int native = 0;
-  EXPECT_THROW(make_sim_driver({.devices = 1})->open(kZero, &native), UnsupportedError);
+  EXPECT_THROW(make_sim_driver({.devices = 1})->open(kZero, NativeContext(&native)), UnsupportedError);
 }
 
 TEST(SimDriver, NamesItsVerbs) {

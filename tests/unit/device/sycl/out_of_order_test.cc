@@ -164,6 +164,14 @@ TEST_P(QueueThatHoldsWorkBack, FreesMemoryAfterAllOfIt) {
   EXPECT_EQ(sycl_.frees, 1);
 }
 
+TEST_P(QueueThatHoldsWorkBack, IsNotWaitedForWhereItComesAfterAnEvent) {
+  context_->free(context_->allocate(8, MemoryKind::kHost, Sharing::kPrivate, *queue_), *queue_);
+  sycl_.held_back.emplace_back([] {});
+  context_->order_after(*queue_, Event(NativeEvent(event_objects.data()), nullptr));
+  EXPECT_EQ(sycl_.waits, 0);
+  EXPECT_EQ(sycl_.held_back.size(), 1u);
+}
+
 TEST_P(QueueThatHoldsWorkBack, LosesNoMemoryThatWasFreedThere) {
   context_->free(context_->allocate(8, MemoryKind::kHost, Sharing::kPrivate, *queue_), *queue_);
   sycl_.held_back.emplace_back([] {});

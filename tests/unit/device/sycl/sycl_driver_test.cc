@@ -194,7 +194,7 @@ TEST_F(SyclDriverTest, OpensDevicesInTheContextThatDpctlUses) {
 TEST_F(SyclDriverTest, OpensDevicesInAContextThatItIsGiven) {
   const Sycl sycl;
   auto native = sycl.context();
-  const auto context = driver_->open(device_, native.get());
+  const auto context = driver_->open(device_, NativeContext(native.get()));
   const Queue queue = context->make_queue();
   const auto info = driver_->queue_info(queue);
   EXPECT_TRUE(sycl.call<bool>("DPCTLContext_AreEq", info.context.get(), native.get()));

@@ -30,7 +30,9 @@ class SyclMemory : public ::testing::Test {
     their_context_ = sycl_->context();
   }
   /// A queue in a context of its own.
-  Queue elsewhere() { return driver_->make_queue({.device = device_, .native_context = their_context_.get()}); }
+  Queue elsewhere() {
+    return driver_->make_queue({.device = device_, .native_context = NativeContext(their_context_.get())});
+  }
   static BufferRef host(std::string& text) { return {.data = text.data(), .size = text.size(), .device = {}}; }
   BufferRef usm(const std::shared_ptr<void>& memory, std::uint64_t size, MemoryKind kind) {
     return {.data = memory.get(), .size = size, .device = device_, .kind = kind};

@@ -91,7 +91,7 @@ TEST_F(SyclQueues, AreMadeAsTheyAreAskedFor) {
 TEST_F(SyclQueues, OfSubDevicesAreTheDevices) {
   const auto parts = driver_->sub_devices(device_, 1);
   if (parts.empty()) GTEST_SKIP() << "the device can't be cut";
-  const Queue queue = driver_->make_queue({.native_device = parts.front().get()});
+  const Queue queue = driver_->make_queue({.native_device = NativeDevice(parts.front().get())});
   EXPECT_EQ(queue.device(), device_);
   EXPECT_TRUE(driver_->queue_info(queue).sub_device);
   EXPECT_EQ(context_->wrap_queue(NativeQueue(queue.native()), nullptr), queue);
@@ -108,7 +108,7 @@ TEST_F(SyclQueues, OfSubDevicesAreTheDevices) {
   EXPECT_EQ(seen, text);
   EXPECT_EQ(context_->describe(buffer.data()).device, device_);
   EXPECT_TRUE(context_->accessible(buffer.ref(), queue));
-  const Queue other = driver_->make_queue({.native_device = parts.back().get()});
+  const Queue other = driver_->make_queue({.native_device = NativeDevice(parts.back().get())});
   EXPECT_FALSE(context_->accessible(buffer.ref(), other)) << "another part, in a context of its own";
   context_->free(std::move(buffer), queue);
 
@@ -117,20 +117,21 @@ TEST_F(SyclQueues, OfSubDevicesAreTheDevices) {
 
 TEST_F(SyclQueues, AreFoundForAContext) {
   const auto native = sycl_->context();
-  const Queue queue = driver_->queue_in(native.get());
+  const Queue queue = driver_->queue_in(NativeContext(native.get()));
   EXPECT_TRUE(driver_->queue_info(queue).in_order);
   EXPECT_TRUE(sycl_->call<bool>("DPCTLContext_AreEq", driver_->queue_info(queue).context.get(), native.get()));
-  EXPECT_EQ(driver_->queue_in(native.get()), queue);
-  EXPECT_EQ(driver_->queue_in(driver_->queue_info(queue).context.get()), queue);
-  EXPECT_NE(driver_->queue_in(sycl_->context().get()), queue);
+  EXPECT_EQ(driver_->queue_in(NativeContext(native.get())), queue);
+  EXPECT_EQ(driver_->queue_in(NativeContext(driver_->queue_info(queue).context.get())), queue);
+  EXPECT_NE(driver_->queue_in(NativeContext(sycl_->context().get())), queue);
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kShared, MemoryKind::kHost}) {
     const Buffer buffer = context_->allocate(8, kind, Sharing::kPrivate, queue);
-    EXPECT_EQ(driver_->queue_in(native.get(), buffer.data()), queue);
+    EXPECT_EQ(driver_->queue_in(NativeContext(native.get()), buffer.data()), queue);
   }
   const Buffer elsewhere = context_->allocate(8, MemoryKind::kDevice, Sharing::kPrivate, context_->make_queue());
-  EXPECT_THAT(message_of<InvalidArgumentError>([&] { driver_->queue_in(native.get(), elsewhere.data()); }),
-              HasSubstr("isn't bound to the given context"));
-  EXPECT_THROW(driver_->queue_in(nullptr), InvalidArgumentError);
+  EXPECT_THAT(
+      message_of<InvalidArgumentError>([&] { driver_->queue_in(NativeContext(native.get()), elsewhere.data()); }),
+      HasSubstr("isn't bound to the given context"));
+  EXPECT_THROW(driver_->queue_in(NativeContext()), InvalidArgumentError);
 }
 
 TEST_F(SyclQueues, ThatArentOursAreRefused) {
@@ -200,7 +201,7 @@ TEST_F(SyclQueues, EventsAreSyclsOwn) {
 
 TEST_F(SyclQueues, AreOrderedAfterEventsOfOtherContexts) {
   const auto native = sycl_->context();
-  const Queue producer = driver_->queue_in(native.get());
+  const Queue producer = driver_->queue_in(NativeContext(native.get()));
   const Queue consumer = context_->make_queue();
   constexpr std::size_t kSize = 16 << 20;
   const Buffer pinned = context_->allocate(kSize, MemoryKind::kHost, Sharing::kPrivate, producer);
