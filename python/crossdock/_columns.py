@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _HELP = {
-    "RecordBatch": "a batch has columns, and is no array: batch['name'] is one; all of them: "
-    "pyarrow.record_batch(batch).to_pandas()",
-    "RecordBatchReader": "a stream of batches has columns, and is no array: pyarrow.table(reader) reads it, and has "
-    "to_pandas(); Client.table() gives an object with to_pandas() and to_polars(); each of "
-    "its batches has batch['name']",
-    "FileReader": "a file has columns, and is no array: pyarrow.table(reader) reads it, and has to_pandas(); each "
-    "of its batches has batch['name']",
+    "RecordBatch": "a batch has columns, and is no array: batch['name'] is one; to_arrow(), to_pandas() and "
+    "to_polars() take all of them",
+    "RecordBatchReader": "a stream of batches has columns, and is no array: to_arrow(), to_pandas() and "
+    "to_polars() read it; each of its batches has batch['name']",
+    "FileReader": "a file has columns, and is no array: to_arrow(), to_pandas() and to_polars() read it; each of its "
+    "batches has batch['name']",
     "Table": "a table has columns, and is no array: to_arrow(), to_pandas() and to_polars() read it; each of "
     "its batches has batch['name']",
 }

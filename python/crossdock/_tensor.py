@@ -10,7 +10,7 @@ from crossdock.errors import ExportError, InvalidArgumentError, UnsupportedError
 TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
+    from typing import Any, NoReturn
 
     from crossdock._native import Tensor
 
@@ -106,6 +106,22 @@ def __bool__(self: Tensor) -> bool:
     return _number(self, bool)  # type: ignore[no-any-return]
 
 
+def __iter__(self: Tensor) -> Iterator[Tensor]:
+    """Iterates over the first dimension: each result is a tensor of the other dimensions, in the same memory. pandas
+    takes only arrays that have this method: it then reads the whole memory by another protocol.
+
+    Raises `TypeError` for a tensor without dimensions.
+    """
+    if not self.shape:
+        raise TypeError("a tensor without dimensions has nothing to iterate over: use .item()")
+    return map(self.__getitem__, range(len(self)))
+
+
+def __contains__(self: Tensor, value: object, /) -> NoReturn:
+    """Raises TypeError: Python would otherwise compare each row with the value, and a row is no value."""
+    raise TypeError("a tensor doesn't compare its elements: use `value in numpy.asarray(tensor)`")
+
+
 def _in_c_order(tensor: Tensor) -> bool:
     expected = tensor.itemsize
     for extent, stride in zip(reversed(tensor.shape), reversed(tensor.strides), strict=True):
@@ -133,4 +149,4 @@ def _repr_html_(self: Tensor) -> str:
     return _html.of_tensor(self, None if _in_c_order(self) else self.strides)
 
 
-METHODS = (item, tolist, __float__, __int__, __bool__, __repr__, _repr_html_)
+METHODS = (item, tolist, __float__, __int__, __bool__, __iter__, __contains__, __repr__, _repr_html_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, final
 
-from crossdock import _columns, _native
+from crossdock import _columns, _frames, _native
 from crossdock._filter import as_expression
 from crossdock._options import checked_columns, checked_name
 from crossdock._rows import first_and_count
@@ -207,12 +207,7 @@ class Table:
 
         Raises the errors of `to_arrow()`, those of pyarrow's `Table.to_pandas()`, and `ImportError` without pandas.
         """
-        table = self.to_arrow()
-        if not numpy and "types_mapper" not in options:
-            import pandas  # type: ignore[import-untyped]
-
-            options["types_mapper"] = pandas.ArrowDtype
-        return table.to_pandas(**options)
+        return _frames.pandas_of(self.to_arrow(), numpy, options)
 
     def to_polars(self) -> polars.DataFrame:
         """Reads the table into a polars `DataFrame`. polars copies texts into a form of its own, and copies nothing
@@ -220,11 +215,7 @@ class Table:
 
         Raises the errors of `to_arrow()`, those of `polars.from_arrow()`, and `ImportError` without polars.
         """
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow(), rechunk=False)  # one chunk of each column would be a copy
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return _frames.polars_of(self.to_arrow())
 
     __array__, __dlpack__, __dlpack_device__ = _columns.METHODS
 

@@ -233,7 +233,7 @@ void bind_file(nb::module_& module) {
         const nb::object shown = nb::module_::import_("crossdock._text").attr("shown")(path);
         return nb::str("<crossdock.FileReader {}: {}>").format(shown, what);
       });
-  refuse_as_array(module.attr("FileReader"));
+  add_methods_of_columns(module.attr("FileReader"));
   module.def("write_file", write_file, "source"_a, "path"_a, "form"_a, "compression"_a.none(), "level"_a.none());
 }
 

@@ -364,7 +364,7 @@ void bind_reader(nb::module_& module) {
         return std::string("<crossdock.RecordBatchReader: ") + std::to_string(self.schema()->fields().size()) +
                " columns, " + self.state() + ">";
       });
-  refuse_as_array(module.attr("RecordBatchReader"));
+  add_methods_of_columns(module.attr("RecordBatchReader"));
 }
 
 }  // namespace crossdock::python

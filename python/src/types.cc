@@ -140,9 +140,11 @@ nb::dict dict_of(const array::Metadata& metadata) {
   return result;
 }
 
-void refuse_as_array(nb::handle type) {
-  for (nb::handle method : nb::module_::import_("crossdock._columns").attr("METHODS")) {
-    nb::setattr(type, method.attr("__name__"), method);
+void add_methods_of_columns(nb::handle type) {
+  for (const char* module : {"crossdock._columns", "crossdock._frames"}) {
+    for (nb::handle method : nb::module_::import_(module).attr("METHODS")) {
+      nb::setattr(type, method.attr("__name__"), method);
+    }
   }
 }
 
@@ -288,7 +290,7 @@ void bind_types(nb::module_& module) {
           "that the consumer must wait for. Unknown keywords raise NotImplementedError unless they are None.\n\n"
           "requested_schema: as for __arrow_c_array__, but raises UnsupportedError if data of a device would have to "
           "be converted.");
-  refuse_as_array(module.attr("RecordBatch"));
+  add_methods_of_columns(module.attr("RecordBatch"));
 }
 
 }  // namespace crossdock::python

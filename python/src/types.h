@@ -30,8 +30,9 @@ nanobind::dict dict_of(const array::Metadata& metadata);
 
 void bind_types(nanobind::module_& module);
 
-/// Adds the methods of crossdock._columns to a type that has columns: consumers of arrays are told what to call.
-void refuse_as_array(nanobind::handle type);
+/// Adds the methods that are written in Python to a type that has columns: those of crossdock._frames, which pass it to
+/// other libraries, and those of crossdock._columns, which tell consumers of arrays what to call.
+void add_methods_of_columns(nanobind::handle type);
 
 /// Returns an object as HTML, by the function of that name of crossdock._html, which is imported when it is first used.
 nanobind::object html_of(nanobind::handle object, const char* function);

@@ -18,9 +18,15 @@ import crossdock as xd
 BUILD = Path(os.environ.get("CROSSDOCK_BUILD_DIR", ROOT / "build" / "dev"))
 
 
-@runs("python", "README.md", 0, 1)
+@runs("python", "README.md", 0)
+def test_the_readmes_first_example_is_that_of_the_first_page():
+    """Which test_the_first_page runs."""
+    assert blocks("python", "README.md")[0] == blocks("python", "docs/index.md")[0]
+
+
+@runs("python", "README.md", 1, 2)
 def test_the_readmes_arrays():
-    arrays, queues = blocks("python", "README.md")[:2]
+    arrays, queues = blocks("python", "README.md")[1:3]
     names: dict[str, object] = {}
     exec(arrays, names)
     exec(queues, names)
@@ -121,12 +127,12 @@ def test_the_page_on_offloading_with_dpctl(script):
     assert script("\n".join(["import crossdock as xd", sycl, scale, call])).finish() == "[0.0, 2.0, 4.0]\n"
 
 
-@runs("python", "README.md", 2, 3)
+@runs("python", "README.md", 3, 4)
 def test_the_readmes_python(tmp_path):
     table = pa.table({"origin": ["JFK", "LGA"]})
     with pa.ipc.new_file(tmp_path / "flights.arrow", table.schema) as writer:
         writer.write(table)
-    _, _, serve, get = blocks("python", "README.md")
+    *_, serve, get = blocks("python", "README.md")
     serving = subprocess.Popen(
         [sys.executable, "-u", "-c", serve], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )

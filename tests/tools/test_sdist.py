@@ -15,6 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Where files of the main branch are, as they are: a page of the index shows no other form of a picture.
+RAW = PROJECT["project"]["urls"]["Source"].replace("github.com", "raw.githubusercontent.com") + "/main/"
 FILES = {"CMakeLists.txt", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
 FOLDERS = {"cmake", "include", "python", "src"}
 
@@ -65,7 +67,7 @@ def test_nothing_else_is_installed_without_an_extra(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == {"all", "cli", "io", "metrics", "top"}
 
 
-def test_the_extras_bring_what_the_readme_says(metadata: Message) -> None:
+def test_the_extras_bring_what_the_page_on_installation_says(metadata: Message) -> None:
     found = [
         re.fullmatch(r"([\w-]+(?:\[[\w,]+\])?)[^;]*; extra == .(\w+).", one)
         for one in metadata.get_all("Requires-Dist", [])
@@ -85,11 +87,14 @@ def test_the_long_description_leads_to_files_that_are_there(metadata: Message) -
     assert [link for link in links if not re.match(r"https://|#", link)] == []
     ours = [link.removeprefix(home).partition("#")[0] for link in links if link.startswith(home)]
     assert len(ours) > 10
-    assert [link for link in ours if not (ROOT / link).exists()] == []
+    pictures = re.findall(rf"!\[[^]]*\]\({re.escape(RAW)}([^)\s]+)\)", text)
+    assert pictures
+    assert [link for link in (*ours, *pictures) if not (ROOT / link).exists()] == []
 
 
 def test_the_addresses_of_the_project_agree() -> None:
     urls = PROJECT["project"]["urls"]
-    (substitution,) = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
-    assert substitution["replacement"].startswith(f"]({urls['Source']}/blob/main/")
+    pictures, links = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]
+    assert pictures["replacement"].startswith(rf"\1({RAW}")
+    assert links["replacement"].startswith(f"]({urls['Source']}/blob/main/")
     assert all(url.startswith(urls["Homepage"]) for url in urls.values())

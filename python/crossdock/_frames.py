@@ -1,0 +1,73 @@
+"""What batches, readers and files become in other libraries: the methods of their native classes for that."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
+if TYPE_CHECKING:
+    from typing import Any
+
+    import polars
+
+__all__ = ["METHODS", "pandas_of", "polars_of"]
+
+
+def pandas_of(table: Any, numpy: bool, options: dict[str, Any]) -> Any:
+    """table: a table or a batch of pyarrow's. options: those of its method `to_pandas()`."""
+    if not numpy and "types_mapper" not in options:
+        import pandas  # type: ignore[import-untyped]
+
+        options["types_mapper"] = pandas.ArrowDtype
+    return table.to_pandas(**options)
+
+
+def polars_of(table: Any) -> polars.DataFrame:
+    import polars
+
+    frame = polars.from_arrow(table, rechunk=False)  # one chunk of each column would be a copy
+    assert isinstance(frame, polars.DataFrame)
+    return frame
+
+
+class _Host:
+    """A batch without its export for devices, of which pyarrow would ask first."""
+
+    def __init__(self, batch: Any) -> None:
+        self.__arrow_c_array__ = batch.__arrow_c_array__
+
+
+def to_arrow(self: Any) -> Any:
+    """Returns a batch as a pyarrow `RecordBatch`, or reads a whole reader or file into a pyarrow `Table`.
+
+    pyarrow uses host memory where it is, and keeps it alive. Memory of a device is copied to the host. Waits for
+    pending work on the memory.
+
+    Raises `ConsumedError` for a reader whose batches were already read, the error of failed work, pyarrow's own error
+    if a stream ends with one, and `ImportError` without pyarrow.
+    """
+    import pyarrow
+
+    return pyarrow.record_batch(_Host(self)) if hasattr(self, "__arrow_c_array__") else pyarrow.table(self)
+
+
+def to_pandas(self: Any, *, numpy: bool = False, **options: Any) -> Any:
+    """Returns a batch as a pandas `DataFrame`, or reads a whole reader or file into one.
+
+    numpy: False: the columns are Arrow's, as pandas' `ArrowDtype`, which pandas doesn't copy. True: the columns are
+        NumPy's, which pandas copies.
+    options: those of pyarrow's `Table.to_pandas()`.
+
+    Raises the errors of `to_arrow()`, those of pyarrow's `Table.to_pandas()`, and `ImportError` without pandas.
+    """
+    return pandas_of(to_arrow(self), numpy, options)
+
+
+def to_polars(self: Any) -> polars.DataFrame:
+    """Returns a batch as a polars `DataFrame`, or reads a whole reader or file into one. polars copies texts into a
+    form of its own, and copies nothing else.
+
+    Raises the errors of `to_arrow()`, those of `polars.from_arrow()`, and `ImportError` without polars.
+    """
+    return polars_of(to_arrow(self))
+
+
+METHODS = (to_arrow, to_pandas, to_polars)
