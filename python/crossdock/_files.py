@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from crossdock._text import quoted
-from crossdock.errors import InvalidArgumentError
+from crossdock.errors import Error, InvalidArgumentError, NotFoundError, PermissionError, SystemError
 
 
 def encoded_path(path: str | bytes | os.PathLike[Any]) -> bytes:
@@ -34,3 +35,30 @@ def open_regular(path: str | os.PathLike[str], named: str) -> Iterator[BinaryIO]
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise InvalidArgumentError(f"{named} isn't a regular file")
         yield file
+
+
+def read_small(
+    path: str | os.PathLike[str], named: str, most: int, check: Callable[[int], None] | None = None
+) -> bytes:
+    """Returns the content of a regular file of at most `most` bytes. `check` is called with its descriptor before it is
+    read. The system's errors are raised as Crossdock's, which begin with `named`."""
+    try:
+        with open_regular(path, named) as file:
+            if check is not None:
+                check(file.fileno())
+            content = file.read(most + 1)
+    except Error:
+        raise  # some are the system's errors, too
+    except FileNotFoundError:
+        raise NotFoundError(f"{named} doesn't exist") from None
+    except IsADirectoryError:
+        raise InvalidArgumentError(f"{named} is a folder, not a file") from None
+    except builtins.PermissionError:
+        raise PermissionError(f"{named} can't be read: permission denied") from None
+    except OSError as error:
+        failed = SystemError(f"{named} can't be read: {error.strerror}")
+        failed.errno = error.errno
+        raise failed from None
+    if len(content) > most:
+        raise InvalidArgumentError(f"{named} has more than {most:,} bytes")
+    return content

@@ -540,7 +540,15 @@ class Interrupt:
 
 @final
 class TlsOptions:
-    def __init__(self, certificate: bytes, key: bytes, roots: bytes, client_roots: bytes, server_name: str) -> None: ...
+    def __init__(
+        self,
+        certificate: bytes,
+        key: bytes,
+        roots: bytes,
+        client_roots: bytes,
+        server_name: str,
+        named: tuple[str, str, str, str],
+    ) -> None: ...
 
 @final
 class TransportOptions:
@@ -585,6 +593,7 @@ class ServerOptions:
 class Prepared: ...
 
 def check_server(options: ServerOptions) -> None: ...
+def check_uris(options: ServerOptions) -> None: ...
 
 @final
 class Server:

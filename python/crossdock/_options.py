@@ -179,7 +179,8 @@ def scheme_of(uri: str) -> str:
 def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, option: str) -> None:
     """Raises InvalidArgumentError if checksums are demanded of ucx or fabric, which have none, or of shm alone.
 
-    given, option: how the caller writes the demand and the option, as in "checksum=True" and "checksum".
+    given, option: how the caller writes the demand, with its place, and the option, as in "checksum=True" and
+        "checksum".
     """
     schemes = [scheme_of(uri) for uri in uris]
     if checksum is not True:
@@ -196,13 +197,13 @@ def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, optio
         )
 
 
-def check_tls(uris: Iterable[str], tls: TLS | None, given: str) -> None:
+def check_tls(uris: Iterable[str], tls: TLS | None, given: str, option: str) -> None:
     """Raises InvalidArgumentError if certificates are given and none of the URIs is for TLS: a connection that is
-    thought to be encrypted must not be plain. given: how the caller writes the option, as in "tls"."""
+    thought to be encrypted must not be plain. given, option: as of `check_checksum()`."""
     schemes = [scheme_of(uri) for uri in uris]
     if tls is not None and schemes and not {"tcp+tls", "grpc+tls"} & set(schemes):
         raise InvalidArgumentError(
-            f"{given} is for tcp+tls and grpc+tls: give such a URI, as in tcp+tls://..., or leave {given} out"
+            f"{given} is for tcp+tls and grpc+tls: give such a URI, as in tcp+tls://..., or leave {option} out"
         )
 
 
@@ -210,7 +211,7 @@ def check_schemes(uris: Iterable[str], checksum: bool | None, remote_reads: str 
     """Raises InvalidArgumentError if an option is for other transports than these: checksums, as `check_checksum()`
     does; certificates, as `check_tls()` does; remote reads, if none is ucx."""
     uris = list(uris)
-    check_tls(uris, tls, "tls")
+    check_tls(uris, tls, "tls", "tls")
     check_checksum(uris, checksum, "checksum=True", "checksum")
     schemes = [scheme_of(uri) for uri in uris]
     if remote_reads is not None and schemes and "ucx" not in schemes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from crossdock.errors import InvalidArgumentError
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from crossdock.errors import Error, InvalidArgumentError
 
 # Python refuses to write numbers that are much longer (sys.get_int_max_str_digits()), and nobody reads them.
 _MOST_BITS = 512
@@ -45,6 +48,19 @@ def check_utf8(text: str, what: str) -> None:
         raise InvalidArgumentError(
             f"{what} has surrogates, which aren't UTF-8: decode its bytes by the encoding that they have"
         ) from None
+
+
+@contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Has Crossdock's errors begin with where the value was given: an argument, an option, or a line and key of a
+    file."""
+    try:
+        yield
+    except Error as error:
+        named = type(error)(f"{place}: {error}")
+        if isinstance(error, OSError) and isinstance(named, OSError):
+            named.errno = error.errno
+        raise named from error
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

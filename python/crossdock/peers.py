@@ -344,7 +344,7 @@ async def listen(
             "names the users that may connect"
         )
     check_checksum(uris, checksum, "checksum=True", "checksum")
-    check_tls(uris, tls, "tls")
+    check_tls(uris, tls, "tls", "tls")
     options = _options(
         token,
         users,
@@ -396,7 +396,7 @@ async def connect(
     """
     checked_uri(uri)
     check_checksum([uri], checksum, "checksum=True", "checksum")
-    check_tls([uri], tls, "tls")
+    check_tls([uri], tls, "tls", "tls")
     options = _options(
         token,
         users,

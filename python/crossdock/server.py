@@ -213,7 +213,7 @@ class Server:
                 "leave token out; users names the users that may connect"
             )
         check_schemes(uris, checksum, remote_reads, None)
-        check_tls([*uris, *([] if flight is None else [checked_uri(flight)])], tls, "tls")
+        check_tls([*uris, *([] if flight is None else [checked_uri(flight)])], tls, "tls", "tls")
         self._stable = one_of(stable, "stable", "trust", "snapshot")
         options = _native.ServerOptions()
         options.uris = uris

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import os
-from typing import TypeAlias, final
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias, final
 
 from crossdock import _native
-from crossdock._files import open_regular
-from crossdock._text import check_utf8, class_of
+from crossdock._files import read_small
+from crossdock._text import check_utf8, class_of, naming
 from crossdock.errors import InvalidArgumentError
 
 __all__ = ["TLS"]
 
 Pem: TypeAlias = str | os.PathLike[str] | bytes
 
+_PARTS = ("certificate", "key", "roots", "client_roots")
 _MOST = 16 << 20  # bytes of a file: more than any store of roots has
 
 
-def read_pem(source: Pem | None, what: str) -> bytes:
-    """Returns the PEM text that is given, or that is in the file at a path."""
-    if source is None:
-        return b""
+class PemText(NamedTuple):
+    """A PEM text, and how errors name it."""
+
+    text: bytes
+    named: str
+
+
+def read_pem(source: Pem, what: str, check: Callable[[int], None] | None = None) -> PemText:
+    """Returns the PEM text that is given, or that is in the file at a path. what: how errors name it, to which the file
+    is added. check: is called with the file's descriptor before it is read."""
     if isinstance(source, bytes):
-        return source
-    if not isinstance(source, str | os.PathLike):
+        found = PemText(source, what)
+    elif not isinstance(source, str | os.PathLike):
         raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {class_of(source)}")
-    if isinstance(source, str) and source.startswith("-----BEGIN"):
+    elif isinstance(source, str) and source.startswith("-----BEGIN"):
         raise InvalidArgumentError(f"{what} is a PEM text: give it as bytes, or the path of its file")
-    with open_regular(source, f"{what}: {os.fspath(source)}") as file:
-        text = file.read(_MOST + 1)
-    if not 0 < len(text) <= _MOST:
-        raise InvalidArgumentError(f"{what}: {os.fspath(source)} is {'too long' if text else 'empty'} for a PEM file")
-    return text
+    else:
+        file = f"the file {os.fspath(source)}"
+        with naming(what):
+            found = PemText(read_small(source, file, _MOST, check), f"{what}: {file}")
+    if not found.text:
+        raise InvalidArgumentError(f"{found.named} is empty")
+    return found
 
 
 @final
@@ -49,8 +59,11 @@ class TLS:
         certificate of one of them. None: clients need none.
     server_name: for clients: the name or the address that the server's certificate must have. None: the URI's host.
 
-    Immutable. A file with wrong content raises `InvalidArgumentError` in `serve()` or `connect()`; one that can't be
-    read raises `OSError` here.
+    Immutable.
+
+    Raises `InvalidArgumentError` for wrong content, for a certificate without its key and the reverse, and for a key of
+    another certificate; `NotFoundError`, `PermissionError` or `SystemError` for a file that can't be read. The error
+    names the argument and the file.
     """
 
     __slots__ = ("_given", "_native")
@@ -68,14 +81,27 @@ class TLS:
             raise TypeError(f"server_name must be a str, not {class_of(server_name)}")
         if server_name is not None:
             check_utf8(server_name, "server_name")
-        options = {"roots": roots, "client_roots": client_roots, "server_name": server_name}
-        self._given = frozenset(name for name, value in options.items() if value is not None)
+        given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}
+        texts = {part: read_pem(source, f"{part} of xd.TLS") for part, source in given.items() if source is not None}
+        self._set(texts, server_name)
+
+    @classmethod
+    def _of(cls, texts: Mapping[str, PemText]) -> TLS:
+        """Makes one of texts that errors name as these do. Their keys are the names of the arguments."""
+        made = cls.__new__(cls)
+        made._set(texts, None)
+        return made
+
+    def _set(self, texts: Mapping[str, PemText], server_name: str | None) -> None:
+        self._given = frozenset([*texts, *([] if server_name is None else ["server_name"])])
+        certificate, key, roots, client_roots = (texts.get(part, PemText(b"", "")) for part in _PARTS)
         self._native = _native.TlsOptions(
-            read_pem(certificate, "certificate"),
-            read_pem(key, "key"),
-            read_pem(roots, "roots"),
-            read_pem(client_roots, "client_roots"),
+            certificate.text,
+            key.text,
+            roots.text,
+            client_roots.text,
             server_name or "",
+            (certificate.named, key.named, roots.named, client_roots.named),
         )
 
     def _check(self, *, serves: bool) -> None:

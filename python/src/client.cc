@@ -1,10 +1,12 @@
 #include "module.h"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +28,7 @@
 #include "tensor/transfer.h"
 #include "text.h"
 #include "time_limit.h"
+#include "transport/tls.h"
 #include "types.h"
 #include "wait.h"
 
@@ -273,15 +276,17 @@ void bind_client(nb::module_& module) {
       .def(
           "__init__",
           [](transport::TlsOptions* self, const nb::bytes& certificate, const nb::bytes& key, const nb::bytes& roots,
-             const nb::bytes& client_roots, std::string server_name) {
+             const nb::bytes& client_roots, std::string server_name, const std::array<std::string, 4>& named) {
             const auto text = [](const nb::bytes& pem) { return std::string(pem.c_str(), pem.size()); };
-            new (self) transport::TlsOptions{.certificate_chain = text(certificate),
-                                             .private_key = text(key),
-                                             .roots = text(roots),
-                                             .client_roots = text(client_roots),
-                                             .server_name = std::move(server_name)};
+            transport::TlsOptions made{.certificate_chain = text(certificate),
+                                       .private_key = text(key),
+                                       .roots = text(roots),
+                                       .client_roots = text(client_roots),
+                                       .server_name = std::move(server_name)};
+            transport::check_tls_texts(made, {named[0], named[1], named[2], named[3]});
+            new (self) transport::TlsOptions(std::move(made));
           },
-          "certificate"_a, "key"_a, "roots"_a, "client_roots"_a, "server_name"_a);
+          "certificate"_a, "key"_a, "roots"_a, "client_roots"_a, "server_name"_a, "named"_a);
 
   nb::class_<session::TransportOptions>(module, "TransportOptions")
       .def(

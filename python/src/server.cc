@@ -295,6 +295,14 @@ void bind_server(nb::module_& module) {
         self.transports = session::make_transports(options);
       });
   module.def("check_server", &session::Server::check, "options"_a);
+  // As if there were no Flight server: what check_server() finds besides is wrong with that.
+  module.def(
+      "check_uris",
+      [](ServerOptions options) {
+        options.flight = {};
+        session::Server::check(options);
+      },
+      "options"_a);
   nb::class_<PyPrepared>(module, "Prepared");
   nb::class_<PyServer>(module, "Server")
       .def(nb::init<const ServerOptions&>(), "options"_a)

@@ -16,7 +16,7 @@ void check(const FlightOptions& options) {
   }
   for (const auto lifetime : {options.ticket_lifetime, options.login_lifetime}) {
     if (lifetime.count() >= 1 && lifetime <= kLongestLifetime) continue;
-    throw InvalidArgumentError("FlightOptions::ticket_lifetime and login_lifetime must be from 1 s to 100 years");
+    throw InvalidArgumentError("ticket_lifetime and login_lifetime must be from 1 s to 100 years");
   }
 }
 

@@ -10,6 +10,8 @@ void check_tls(const TlsOptions& options, bool server) {
   const net::tls::Context checked(server ? End::kServer : End::kClient, options);
 }
 
+void check_tls_texts(const TlsOptions& options, const TlsNames& names) { net::tls::check_texts(options, names); }
+
 std::string system_roots() { return net::tls::system_roots(); }
 
 }  // namespace crossdock::transport

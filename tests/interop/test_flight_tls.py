@@ -150,7 +150,7 @@ class TestAServersCertificate:
                 assert pa.table(reader).equals(TABLE)
 
     def test_is_needed(self):
-        with pytest.raises(xd.InvalidArgumentError, match="certificate_chain and private_key are missing"):
+        with pytest.raises(xd.InvalidArgumentError, match="a server over TLS needs a certificate and its key"):
             xd.serve({}, flight=FREE_PORT)
 
 

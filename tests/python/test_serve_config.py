@@ -23,7 +23,7 @@ import crossdock as xd
 from crossdock.cli import application
 from crossdock.cli.config import read_config
 from crossdock.cli.secrets import Logins, hashed_login
-from crossdock.cli.serve_setup import read_setup
+from crossdock.cli.serve_setup import check, read_setup, start
 from crossdock.cli.settings import MADE_OF, SETTINGS
 
 
@@ -199,8 +199,22 @@ def test_a_table_of_both_is_an_error(folder):
         ('[server]\nusers = ["no such user"]\n', 2, "server.users has 'no such user', which is no user"),
         ('[server]\nchecksum = "yes"\n', 2, "server.checksum must be true or false"),
         ('[log]\nlevel = "loud"\n', 2, "log.level must be 'debug' or"),
-        ("[limits]\nmax_width = 2\n", 1, "limits has no 'max_width'"),
-        ("[limits]\nmax_depth = 0\n", 1, "limits has max_depth=0"),
+        ("[limits]\n\nmax_depht = 2\n", 3, "limits.max_depht is no limit: did you mean max_depth?"),
+        (
+            "[limits]\nwidth = 2\n",
+            2,
+            "limits.width is no limit: there are max_buffers, max_decompressed_bytes, max_depth",
+        ),
+        ("\nlimits = { max_depht = 2 }\n", 2, "limits.max_depht is no limit: did you mean max_depth?"),
+        ("\nlimits.max_depht = 2\n", 2, "limits.max_depht is no limit: did you mean max_depth?"),
+        ("[limits]\nmax_fields = 9\nmax_depth = 0\n", 3, "limits.max_depth must be a number of levels from 1 to 2**31"),
+        ('[limits]\nmax_fields = "9"\n', 2, "limits.max_fields must be a whole number of fields, not '9'"),
+        (
+            "[flight]\nticket_lifetime = 1e10\n",
+            2,
+            "flight.ticket_lifetime must be more than 0 seconds, and at most 100",
+        ),
+        ('[server]\ntoken_file = "a\\u0000b"\n', 2, "server.token_file must be the path of a file, not 'a\\x00b'"),
         ("server = 1\n", 1, "server must be a table, [server], not 1"),
         ("[tables]\nx = 1\n", 2, "tables.x must be a path, or a table"),
         ("[tables]\nx = {}\n", 2, "tables.x.path must be the path"),
@@ -219,13 +233,188 @@ def test_what_is_wrong_is_said_with_its_line(folder, text, line, words):
     assert str(path) in str(error.value)
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+TLS = '[server]\nuri = "tcp+tls:"\n[tls]\n'
+OTHER_END = "is for tcp+tls and grpc+tls: give such a URI, as in tcp+tls://..., or leave"
+NO_CERTIFICATE = "has no certificate: give a PEM text with -----BEGIN CERTIFICATE-----"
+FLIGHT = '[flight]\nuri = "grpc://127.0.0.1:0"\n'
+
+# Of each: the file, the line and what follows it. FOLDER is where the files are, CERTIFICATES where those of TLS are.
+WRONG_TOGETHER = [
+    (
+        '[server]\nuri = "shm:a b"\n',
+        2,
+        "server.uri: bad URI 'shm:a b', at character 6: a space: in a path it is written",
+    ),
+    (
+        '[server]\nuri = ["tcp:", "tcp://:99999"]\n',
+        2,
+        "server.uri: bad address 'tcp://:99999': its port must be a number",
+    ),
+    ('[server]\nuri = [\n"shm:FOLDER/none/x"]\n', 2, "server.uri: the folder of shm:FOLDER/none/x doesn't exist ("),
+    ('[server]\nuri = ["shm:twice", "shm:twice"]\n', 2, "server.uri: "),
+    ('[server]\nuri = "tcp+tls:"\n', 2, "server.uri: tcp+tls: needs tls.certificate and tls.key"),
+    ('\n[flight]\nuri = "grpc+tls:"\n', 3, "flight.uri: grpc+tls: needs tls.certificate and tls.key"),
+    (
+        f'{TLS}key = "CERTIFICATES/server.key"\n',
+        4,
+        "tls.key: the file CERTIFICATES/server.key is given without a certificate",
+    ),
+    (
+        f'{TLS}certificate = "CERTIFICATES/server.pem"\n',
+        4,
+        "tls.certificate: the file CERTIFICATES/server.pem is given without a key: give both",
+    ),
+    (f'{TLS}key = "absent.pem"\n', 4, "tls.key: the file FOLDER/absent.pem doesn't exist"),
+    (
+        f'{TLS}client_roots = "token"\nkey = "absent"\ncertificate = "."\n',
+        6,
+        "tls.certificate: the file FOLDER is a folder, not a file",
+    ),
+    (f'{TLS}key = "token"\ncertificate = "empty.pem"\n', 5, "tls.certificate: the file FOLDER/empty.pem is empty"),
+    (f'{TLS}key = "token"\ncertificate = "token"\n', 5, f"tls.certificate: the file FOLDER/token {NO_CERTIFICATE}"),
+    (
+        f'{TLS}key = "token"\ncertificate = "CERTIFICATES/server.pem"\n',
+        4,
+        "tls.key: the file FOLDER/token is no private key",
+    ),
+    (
+        f'{TLS}certificate = "CERTIFICATES/server.pem"\nkey = "CERTIFICATES/other.key"\n',
+        5,
+        "tls.key: the file CERTIFICATES/other.key isn't the key of the first certificate that is given: ",
+    ),
+    (
+        f'{TLS}certificate = "CERTIFICATES/server.pem"\nkey = "CERTIFICATES/server.key"\n\nclient_roots = "token"\n',
+        7,
+        f"tls.client_roots: the file FOLDER/token {NO_CERTIFICATE}",
+    ),
+    (
+        '[tls]\ncertificate = "CERTIFICATES/server.pem"\nkey = "CERTIFICATES/server.key"\n[server]\nuri = "tcp:"\n',
+        2,
+        f"tls.certificate {OTHER_END} tls.certificate out",
+    ),
+    ('[tls]\n\nclient_roots = "CERTIFICATES/issuer.pem"\n', 3, f"tls.client_roots {OTHER_END} tls.client_roots out"),
+    (
+        '[server]\nuri = "tcp:"\ntoken_file = "absent"\n',
+        3,
+        "server.token_file: the file of the token, FOLDER/absent, doesn't exist",
+    ),
+    (
+        '[server]\nuri = "tcp:"\ntoken_file = "empty.pem"\n',
+        3,
+        "server.token_file: the file of the token, FOLDER/empty.pem, must have one line of 1 to 1024 bytes",
+    ),
+    (
+        '[server]\ntoken_file = "token"\n',
+        2,
+        "server.token_file is for networks, and over shm: the user id decides: give a URI of a network, or leave "
+        "server.token_file out",
+    ),
+    (
+        '[server]\nuri = "ucx:"\nchecksum = true\n',
+        3,
+        "server.checksum: ucx has no checksums, so bytes that the network changed would be given out; use tcp, or "
+        "leave server.checksum out",
+    ),
+    (
+        '[server]\nuri = "tcp:"\nremote_reads = "trusted"\n',
+        3,
+        "server.remote_reads is for ucx: give a URI ucx://..., or leave server.remote_reads out",
+    ),
+    (
+        '[server]\nuri = "ucx:"\nremote_reads = "trusted"\ntoken_file = "token"\n',
+        3,
+        "server.remote_reads lets processes that lack the token read all memory: give no token, or leave "
+        "server.remote_reads out",
+    ),
+    ('[flight]\nputs = "new"\n', 2, "flight.puts is for a Flight server: give flight.uri, or leave flight.puts out"),
+    (
+        f'{FLIGHT}ticket_keys = "keys"\n',
+        3,
+        "flight.ticket_keys is for a Flight server with a token or logins: give server.token_file or flight.logins, or "
+        "leave flight.ticket_keys out",
+    ),
+    (
+        f'{FLIGHT}logins = "token"\n',
+        3,
+        "flight.logins: FOLDER/token, line 1: a login is a line that `crossdock hash-password",
+    ),
+    (
+        f'{FLIGHT}ticket_keys = "token"\nlogins = "logins"\n',
+        3,
+        "flight.ticket_keys: FOLDER/token, line 1: a ticket key is 32 to 2048 hexadecimal digits",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "words"), WRONG_TOGETHER)
+def test_what_is_wrong_besides_the_syntax_is_said_with_its_line(folder, certificates, monkeypatch, text, line, words):
+    """As it is for values of a wrong type: with the file, the line and the key."""
+    monkeypatch.delenv("CROSSDOCK_TOKEN", raising=False)
+    (folder / "empty.pem").touch(mode=0o600)
+    for name, content in (("keys", "00" * 32), ("logins", hashed_login("ada", "secret"))):
+        (folder / name).touch(mode=0o600)
+        (folder / name).write_text(content)
+
+    def filled(text: str) -> str:
+        return text.replace("FOLDER", str(folder)).replace("CERTIFICATES", str(certificates.issuer.parent))
+
+    path = config(folder, filled(text))
+
+    def begin(checks_only: bool) -> None:
+        setup = read_setup(path, {}, {})
+        uris = list(setup.settings.get("uri", ("shm:none",)))
+        if checks_only:
+            check(setup, uris)
+        else:
+            start(setup, uris, None)
+
+    for checks_only in (True, False):
+        with pytest.raises(xd.Error) as error:
+            begin(checks_only)
+        assert str(error.value).startswith(f"{path}, line {line}: {filled(words)}")
+
+
+def test_a_wrong_address_for_flight_is_said_with_its_line(folder):
+    pytest.importorskip("pyarrow.flight")
+    path = config(folder, '[server]\nuri = "shm:flight"\n[flight]\nputs = "new"\nuri = "grpc://127.0.0.1:99999"\n')
+    setup = read_setup(path, {}, {})
+    with pytest.raises(xd.UriError) as error:
+        check(setup, ["shm:flight"])
+    assert str(error.value).startswith(f"{path}, line 5: flight.uri: 'grpc://127.0.0.1:99999' isn't grpc://HOST:PORT")
+
+
+def test_options_of_the_command_line_are_named_as_such_beside_a_file(folder):
+    path = config(folder, '[server]\nuri = "tcp:"\nwindow = 3\n')
+    with pytest.raises(xd.InvalidArgumentError) as error:
+        read_setup(path, {"uri": ("tcp+tls:",)}, {})
+    assert str(error.value) == "--uri: tcp+tls: needs --tls-certificate and --tls-key"
+
+
+@pytest.mark.long
+def test_serve_and_its_check_say_the_same_of_a_file(folder):
+    for text, code, words in (
+        ('[server]\nuri = "shm:a b"\n', 2, "UriError: {path}, line 2: server.uri: bad URI 'shm:a b'"),
+        ('[server]\nuri = "shm:./none/x"\n', 3, "NotFoundError: {path}, line 2: server.uri: the folder of shm:"),
+        (f'{TLS}key = "absent"\n', 3, "NotFoundError: {path}, line 4: tls.key: the file {folder}/absent doesn't exist"),
+    ):
+        path = config(folder, text)
+        line = refused("--config", path, code=code)
+        assert line.startswith(words.format(path=path, folder=folder))
+        assert refused("--config", path, "--check", code=code) == line
+
+
 @pytest.mark.long
 def test_files_that_are_no_configuration(folder):
     for nothing in ("", "\n", "# a comment\n"):
         (folder / "empty.toml").write_text(nothing)
         assert "says nothing: it may be half written" in refused("--config", folder / "empty.toml")
-    assert "is a folder, not a configuration file" in refused("--config", folder)
-    assert "the token, token, doesn't exist" in refused(
+    assert "is a folder, not a file" in refused("--config", folder)
+    assert "NotFoundError: --token-file: the file of the token, token, doesn't exist" in refused(
         folder / "one.arrow", "--uri", "tcp:", "--token-file", "token", code=3
     )
     (folder / "bytes.toml").write_bytes(b"# a\n# b\xff\n")
@@ -268,15 +457,16 @@ def test_check_finds_what_cannot_start(folder, monkeypatch):
     uri = f"shm:{folder}/no%20where/x.sock"
     for arguments in (("--check",), ()):
         line = refused(folder / "one.arrow", "--uri", "tcp:", "--uri", uri, *arguments, code=3)
-        assert line.startswith("NotFoundError: the folder of shm:")
+        assert line.startswith("NotFoundError: --uri: the folder of shm:")
         assert f" doesn't exist ({folder}/no where): create it" in line
+    assert refused(folder / "one.arrow", "--uri", "shm:a b").startswith("UriError: --uri: bad URI 'shm:a b'")
     for uri, code in (("tcp://:99999", 2), ("shm:a b", 2), (f"shm:{folder}", 2), ("tcp+tls:", 2), ("smh:x", 2)):
         assert refused(folder / "one.arrow", "--uri", uri, "--check", code=code) == refused(
             folder / "one.arrow", "--uri", uri, code=code
         )
     for options in (
         ("--uri", "shm:twice", "--uri", "shm:twice"),
-        ("--uri", "shm:nosuch/x", "--flight", "grpc://127.0.0.1:99999"),
+        ("--uri", "shm:x", "--flight", "grpc://127.0.0.1:99999"),
         ("--uri", "tcp:", "--flight", "grpc+tls://127.0.0.1:0"),
     ):
         assert refused(folder / "one.arrow", *options, "--check") == refused(folder / "one.arrow", *options)
@@ -324,8 +514,14 @@ def test_options_that_are_wrong_are_named(folder):
     one = folder / "one.arrow"
     assert "--lease-limit must be" in refused(one, "--lease-limit", "much")
     assert "--window must be" in refused(one, "--window", "0")
-    assert "--limits has no 'depth'" in refused(one, "--limits", "depth=3")
-    assert "--puts is for a Flight server" in refused(one, "--puts", "new")
+    assert "--limits depth is no limit: did you mean max_depth?" in refused(one, "--limits", "depth=3")
+    assert "--limits max_depth must be a number of levels" in refused(one, "--limits", "max_depth=0")
+    line = refused(one, "--puts", "new")
+    assert line.endswith("--puts is for a Flight server: give --flight, or leave --puts out")
+    line = refused(one, "--uri", "tcp+tls:")
+    assert line == "InvalidArgumentError: --uri: tcp+tls: needs --tls-certificate and --tls-key"
+    line = refused(one, "--uri", "tcp+tls:", "--tls-certificate", folder / "absent.pem", code=3)
+    assert line == f"NotFoundError: --tls-certificate: the file {folder / 'absent.pem'} doesn't exist"
     assert "--lease-patience must be a number of seconds, or" in refused(one, "--lease-patience", "soon")
 
 
@@ -380,7 +576,7 @@ def test_a_private_key_that_others_can_read_is_refused(folder):
     (folder / "k.pem").chmod(0o644)
     files = ("--tls-certificate", folder / "c.pem", "--tls-key", folder / "k.pem")
     line = refused(folder / "one.arrow", "--uri", "tcp+tls:", *files, code=1)
-    assert f"others can read the file of the private key, {folder / 'k.pem'}" in line
+    assert f"--tls-key: others can read the file of the private key, {folder / 'k.pem'}" in line
 
 
 def test_files_of_tls_are_read_once(folder, tmp_path, monkeypatch):
@@ -552,7 +748,12 @@ one = "one.arrow"
     for _ in range(2):  # it is said until it is done
         assert reload(service, "need a restart").endswith("a restart: the token, the files of tls")
     (folder / "token").chmod(0o644)
-    assert "others can read" in reload(service, "has failed")
+    line = reload(service, "has failed")
+    assert f"PermissionError: {folder / 'c.toml'}, line 4: server.token_file: others can read the file of the" in line
+    (folder / "token").chmod(0o600)
+    made.server.unlink()
+    line = reload(service, "has failed")
+    assert f"NotFoundError: {folder / 'c.toml'}, line 6: tls.certificate: the file {made.server} doesn't exist" in line
     assert service.stop() == 0
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,13 +115,13 @@ def test_clients_may_have_to_have_a_certificate(certificates: Certificates) -> N
 
 def test_options_that_can_not_work_are_named(certificates: Certificates, of_server: xd.TLS) -> None:
     for wrong, call in (
-        (xd.TLS(roots=b"x"), lambda tls: xd.serve({}, "tcp+tls:", tls=tls)),
+        (xd.TLS(roots=certificates.issuer), lambda tls: xd.serve({}, "tcp+tls:", tls=tls)),
         (xd.TLS(server_name="x"), lambda tls: xd.serve({}, "tcp+tls:", tls=tls)),
-        (xd.TLS(client_roots=b"x"), lambda tls: xd.connect("tcp+tls://127.0.0.1:1", tls=tls)),
+        (xd.TLS(client_roots=certificates.issuer), lambda tls: xd.connect("tcp+tls://127.0.0.1:1", tls=tls)),
     ):
         with pytest.raises(xd.InvalidArgumentError, match="for the other end"):
             call(wrong)
-    with pytest.raises(xd.InvalidArgumentError, match="certificate_chain and private_key are missing"):
+    with pytest.raises(xd.InvalidArgumentError, match="a server over TLS needs a certificate and its key"):
         xd.serve({}, "tcp+tls:")
     with pytest.raises(xd.InvalidArgumentError, match=r"tls is for tcp\+tls"):
         xd.serve({}, "tcp:", tls=of_server)
@@ -127,13 +129,76 @@ def test_options_that_can_not_work_are_named(certificates: Certificates, of_serv
         xd.connect("tcp://127.0.0.1:1", tls=of_server)
     with pytest.raises(xd.UriError, match="a token must not be in a URI"):
         xd.connect("tcp+tls://secret@127.0.0.1:1")
-    with pytest.raises(FileNotFoundError):
-        xd.TLS(roots="/nowhere/roots.pem")
-    with pytest.raises(TypeError, match="roots must be the path"):
+    with pytest.raises(TypeError, match=r"roots of xd\.TLS must be the path"):
         xd.TLS(roots=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"tls must be a crossdock\.TLS"):
         xd.connect("tcp+tls://127.0.0.1:1", tls="roots.pem")  # type: ignore[arg-type]
     assert "PRIVATE" not in repr(of_server)
+
+
+def test_wrong_texts_and_files_are_named_by_their_argument(certificates: Certificates, tmp_path: Path) -> None:
+    text = tmp_path / "text.pem"
+    text.write_text("no PEM")
+    (tmp_path / "empty.pem").touch()
+    garbled = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    server, key, other = (
+        certificates.server,
+        certificates.key(certificates.server),
+        certificates.key(certificates.other),
+    )
+    no_certificate = "has no certificate: give a PEM text with -----BEGIN CERTIFICATE-----"
+    wrong: list[tuple[dict[str, Any], type[xd.Error], str]] = [
+        ({"roots": "/nowhere/r.pem"}, xd.NotFoundError, "roots of xd.TLS: the file /nowhere/r.pem doesn't exist"),
+        ({"roots": tmp_path}, xd.InvalidArgumentError, f"roots of xd.TLS: the file {tmp_path} is a folder, not a file"),
+        (
+            {"client_roots": tmp_path / "empty.pem"},
+            xd.InvalidArgumentError,
+            f"client_roots of xd.TLS: the file {tmp_path}/empty.pem is empty",
+        ),
+        ({"roots": text / "x"}, xd.SystemError, f"roots of xd.TLS: the file {text}/x can't be read: Not a directory"),
+        ({"roots": b""}, xd.InvalidArgumentError, "roots of xd.TLS is empty"),
+        ({"roots": text}, xd.InvalidArgumentError, f"roots of xd.TLS: the file {text} {no_certificate}"),
+        ({"roots": b"x"}, xd.InvalidArgumentError, f"roots of xd.TLS {no_certificate}"),
+        ({"client_roots": text}, xd.InvalidArgumentError, f"client_roots of xd.TLS: the file {text} {no_certificate}"),
+        (
+            {"roots": garbled},
+            xd.InvalidArgumentError,
+            "roots of xd.TLS has a certificate that can't be read: ",
+        ),
+        (
+            {"certificate": text, "key": key},
+            xd.InvalidArgumentError,
+            f"certificate of xd.TLS: the file {text} {no_certificate}",
+        ),
+        (
+            {"certificate": server, "key": text},
+            xd.InvalidArgumentError,
+            f"key of xd.TLS: the file {text} is no private key in PEM: ",
+        ),
+        (
+            {"certificate": server, "key": other},
+            xd.InvalidArgumentError,
+            f"key of xd.TLS: the file {other} isn't the key of the first certificate that is given: ",
+        ),
+        (
+            {"certificate": server},
+            xd.InvalidArgumentError,
+            f"certificate of xd.TLS: the file {server} is given without a key: give both",
+        ),
+        ({"key": key}, xd.InvalidArgumentError, f"key of xd.TLS: the file {key} is given without a certificate: "),
+    ]
+    for arguments, kind, words in wrong:
+        with pytest.raises(kind) as error:
+            xd.TLS(**arguments)
+        assert str(error.value).startswith(words)
+        assert "TlsOptions" not in str(error.value)
+
+
+def test_the_error_of_a_file_that_cannot_be_read_has_its_number(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(xd.SystemError) as error:
+        xd.TLS(roots=tmp_path / "loop")
+    assert error.value.errno == errno.ELOOP
 
 
 async def _exchange(certificates: Certificates, of_server: xd.TLS) -> None:
@@ -182,6 +247,12 @@ def test_the_command_serves_and_gets(certificates: Certificates, tmp_path: Path)
         assert refused.returncode == 1
         assert "PermissionError" in refused.stderr
         assert "--tls-roots" in refused.stderr
+        absent = run("ls", uri, "--tls-roots", "absent.pem")
+        assert absent.returncode == 3
+        assert absent.stderr == "NotFoundError: --tls-roots: the file absent.pem doesn't exist\n"
+        wrong = run("ls", uri, "--tls-roots", "t.arrow")
+        assert wrong.returncode == 2
+        assert wrong.stderr.startswith("InvalidArgumentError: --tls-roots: the file t.arrow has no certificate")
         wrong = run("ls", "tcp://127.0.0.1:1", *roots)
         assert wrong.returncode == 2
         assert "--tls-roots is for tcp+tls" in wrong.stderr

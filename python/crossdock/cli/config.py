@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fcntl
 import re
 import signal
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
+from crossdock._files import read_small
 from crossdock._names import parsed_name, shown_name
 from crossdock._text import quoted, shown
-from crossdock.cli.files import check_is_no_url, read_small
-from crossdock.cli.settings import SETTINGS, WrongValueError
+from crossdock.cli.files import check_is_no_url
+from crossdock.cli.settings import SETTINGS, Place, WrongValueError, meant
 
 _MOST_BYTES = 16 << 20
 
@@ -35,6 +35,7 @@ class Config(NamedTuple):
     """What a file says. Paths are absolute: the file's folder is where they begin."""
 
     settings: Mapping[str, Any]  # by Setting.name
+    places: Mapping[str, Place]  # of these settings
     tables: Mapping[str | bytes, TableSource]
 
 
@@ -62,7 +63,6 @@ def _read(path: Path) -> str:
     content = read_small(
         path,
         f"the configuration file {path}",
-        "configuration file",
         _MOST_BYTES,
         lambda descriptor: _refuse_writers(path, descriptor),
     )
@@ -98,6 +98,7 @@ class _Checker:
 
     def config(self, content: dict[str, Any]) -> Config:
         settings: dict[str, Any] = {}
+        places: dict[str, Place] = {}
         tables: dict[str | bytes, TableSource] = {}
         for section, values in content.items():
             if section not in _SECTIONS:
@@ -110,8 +111,10 @@ class _Checker:
                     self._fail((section,), "has two names that stand for the same")
                 continue
             for key, value in (((section,), values),) if (section,) in _KEYS else self._keys(section, values):
-                settings[_KEYS[key].name] = self._value(key, value)
-        return Config(settings, tables)
+                name = _KEYS[key].name
+                settings[name] = self._value(key, value)
+                places[name] = Place(name, self._line(key))
+        return Config(settings, places, tables)
 
     def _keys(self, section: str, values: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
         for key, value in values.items():
@@ -123,7 +126,7 @@ class _Checker:
         try:
             read = _KEYS[key].read(value)
         except WrongValueError as error:
-            self._fail(key, str(error))
+            self._fail(key if error.part is None else (*key, error.part), str(error))
         return self._folder / read if isinstance(read, Path) else read
 
     def _table(self, name: str, value: Any) -> tuple[str | bytes, TableSource]:
@@ -150,17 +153,17 @@ class _Checker:
             self._fail(key, str(error))
 
     def _fail_unknown(self, key: tuple[str, ...], kind: str, known: Iterable[str]) -> NoReturn:
-        near = difflib.get_close_matches(key[-1], list(known), 1)
-        help_ = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
-        self._fail(key, f"is no {kind} of this file: {help_}")
+        self._fail(key, f"is no {kind} of this file: {meant(key[-1], known)}")
 
     def _fail(self, key: tuple[str, ...], problem: str) -> NoReturn:
         raise xd.InvalidArgumentError(f"{self._where(key)} {problem}")
 
     def _where(self, key: tuple[str, ...]) -> str:
+        return f"{self._line(key)}: {shown('.'.join(_quoted(part) for part in key))}"
+
+    def _line(self, key: tuple[str, ...]) -> str:
         line = _line_of(key, self._text)
-        where = f"{self._path}, line {line}" if line else str(self._path)
-        return f"{where}: {shown('.'.join(_quoted(part) for part in key))}"
+        return f"{self._path}, line {line}" if line else str(self._path)
 
 
 def _quoted(part: str) -> str:

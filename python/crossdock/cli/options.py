@@ -16,6 +16,7 @@ from crossdock import _native, _options
 from crossdock._names import parsed_name
 from crossdock._text import quoted
 from crossdock.cli import completion
+from crossdock.tls import read_pem
 
 # Titles of sections in the help of commands that have some.
 SERVICE, ACCESS = "As a service", "Who may connect"
@@ -111,20 +112,16 @@ def check_checksum(uris: Iterable[str], checksum: bool | None) -> None:
 
 
 def tls_of(
-    uris: Iterable[str],
-    certificate: Path | bytes | None,
-    key: Path | bytes | None,
-    *,
-    roots: Path | None = None,
-    client_roots: bytes | None = None,
+    uris: Iterable[str], certificate: Path | None, key: Path | None, *, roots: Path | None = None
 ) -> xd.TLS | None:
     """Returns what the options of TLS say. They are an error where no URI needs them."""
-    given = {"certificate": certificate, "key": key, "roots": roots, "client_roots": client_roots}
-    option = next((f"--tls-{name.replace('_', '-')}" for name, file in given.items() if file is not None), None)
-    if option is None:
+    given = {"certificate": certificate, "key": key, "roots": roots}
+    texts = {part: read_pem(file, f"--tls-{part}") for part, file in given.items() if file is not None}
+    if not texts:
         return None
-    tls = xd.TLS(certificate=certificate, key=key, roots=roots, client_roots=client_roots)
-    _options.check_tls(uris, tls, option)
+    tls = xd.TLS._of(texts)
+    option = f"--tls-{next(iter(texts))}"
+    _options.check_tls(uris, tls, option, option)
     return tls
 
 

@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import crossdock as xd
+from crossdock._files import read_small
 from crossdock._text import quoted, shown
-from crossdock.cli.files import read_small
 
 _MOST_BYTES = 1 << 20
 
 
-def _check_owner_alone(info: os.stat_result, path: Path, what: str) -> None:
+def check_owner_alone(descriptor: int, path: Path, what: str) -> None:
+    """Refuses a secret of this user's that others can read, as ssh does with keys. Files of other users, as a service
+    manager hands them over, are taken as they are."""
+    info = os.fstat(descriptor)
     if info.st_uid == os.geteuid() and info.st_mode & 0o077:
         raise xd.PermissionError(
             f"others can read the file of the {what}, {path} (its mode is {stat.S_IMODE(info.st_mode):04o}): "
@@ -30,15 +33,13 @@ def _read(path: Path, what: str) -> bytes:
     return read_small(
         path,
         f"the file of the {what}, {path},",
-        f"file of a {what}",
         _MOST_BYTES,
-        lambda descriptor: _check_owner_alone(os.fstat(descriptor), path, what),
+        lambda descriptor: check_owner_alone(descriptor, path, what),
     )
 
 
 def read_secret(path: Path, what: str) -> str:
-    """Returns the text of a file that only its owner may read, as ssh demands of keys: one of this user's that others
-    can read is refused. Files of other users, as a service manager hands them over, are taken as they are."""
+    """Returns the text of a file, as check_owner_alone() demands it."""
     try:
         return _read(path, what).decode()
     except UnicodeDecodeError:
@@ -51,14 +52,6 @@ def read_token(path: Path) -> str:
     if not 1 <= len(token.encode()) <= 1024 or "\n" in token:
         raise xd.InvalidArgumentError(f"the file of the token, {path}, must have one line of 1 to 1024 bytes")
     return token
-
-
-def read_key(path: Path) -> bytes:
-    """The PEM text of a private key, of a file as read_secret() takes them."""
-    content = _read(path, "private key")
-    if not content:
-        raise xd.InvalidArgumentError(f"the file of the private key, {path}, is empty")
-    return content
 
 
 def _lines(path: Path, what: str) -> list[tuple[int, str]]:

@@ -31,7 +31,7 @@ from crossdock.cli.running import Grace, Running, StoppedError
 from crossdock.cli.sections import SectionedCommand
 from crossdock.cli.serve_setup import Authenticator, Setup, read_setup, start
 from crossdock.cli.settings import given_options
-from crossdock.cli.tables import Tables, naming, state_of
+from crossdock.cli.tables import Tables, naming_source, state_of
 
 log = logging.getLogger("crossdock.cli")
 
@@ -114,7 +114,7 @@ def _check(setup: Setup) -> None:
     check_metrics(setup.settings.get("metrics"))
     for source in setup.tables.values():
         state_of(source)
-        with naming(source):
+        with naming_source(source):
             if not stat.S_ISREG(mode := os.stat(source.path).st_mode) and not stat.S_ISDIR(mode):
                 raise xd.InvalidArgumentError(f"{source.path} is neither a file nor a folder")
             if not os.access(source.path, os.R_OK):

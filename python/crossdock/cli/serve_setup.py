@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import crossdock as xd
-from crossdock import _native
+from crossdock import _native, _options
+from crossdock._text import naming
 from crossdock.cli.config import Config, TableSource, read_config, shown_names
-from crossdock.cli.options import tls_of, token_of
-from crossdock.cli.secrets import Logins, read_key, read_ticket_keys, read_token
-from crossdock.cli.settings import SETTINGS, check_schemes
-from crossdock.tls import read_pem
+from crossdock.cli.options import token_of
+from crossdock.cli.secrets import Logins, check_owner_alone, read_ticket_keys, read_token
+from crossdock.cli.settings import SETTINGS, Place, check_together
+from crossdock.tls import PemText, read_pem
 
 _PASSED = (
     "window",
@@ -41,48 +44,72 @@ class Setup(NamedTuple):
     """Everything is read: files with secrets, too."""
 
     settings: Mapping[str, Any]
+    places: Mapping[str, Place]  # of these settings
     tables: Mapping[str | bytes, TableSource]
     token: str | None
     tls: xd.TLS | None
-    tls_digests: tuple[bytes, ...]
+    tls_digests: Mapping[str, bytes]
     logins: Logins | None
     ticket_keys: tuple[bytes, ...] | None
 
 
+T = TypeVar("T")
+
+
 def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapping[str | bytes, TableSource]) -> Setup:
     """options, files: of the command line, which wins over the file. The same table in both is an error."""
-    config = Config({}, {}) if config_file is None else read_config(config_file)
+    config = Config({}, {}, {}) if config_file is None else read_config(config_file)
     settings = {**config.settings, **options}
+    places = {**config.places, **{name: Place(name) for name in options}}
     if twice := config.tables.keys() & files.keys():
         raise xd.InvalidArgumentError(
             f"{shown_names(sorted(twice, key=repr))} would be served twice: a table of {config_file} and a file of the "
             "command line have that name"
         )
-    check_schemes(settings)
     flight = settings.get("flight")
     uris = [*settings.get("uri", ("shm:",)), *([flight] if flight else [])]
-    token_file, logins, keys = (settings.get(name) for name in ("token_file", "logins", "ticket_keys"))
     stable = settings.get("stable", "trust")
-    certificate, key, client_roots = (
-        _pem_of(settings.get(f"tls_{name}"), name) for name in ("certificate", "key", "client_roots")
-    )
+    token = _read("token_file", read_token, settings, places)
+    if token is None:
+        token = token_of(uris)
+    check_together(settings, places, token is not None)
+    logins = _read("logins", Logins, settings, places)
+    keys = _read("ticket_keys", read_ticket_keys, settings, places)
+    texts = _read_tls(settings, places)
+    tls = xd.TLS._of(texts) if texts else None
+    if texts:
+        place = places[f"tls_{next(iter(texts))}"]
+        _options.check_tls(uris, tls, str(place), place.called(place.name))
     return Setup(
         settings=settings,
+        places=places,
         tables={
             name: replace(source, stable=source.stable or stable) for name, source in {**config.tables, **files}.items()
         },
-        token=token_of(uris) if token_file is None else read_token(token_file),
-        tls=tls_of(uris, certificate, key, client_roots=client_roots),
-        tls_digests=tuple(hashlib.sha256(pem or b"").digest() for pem in (certificate, key, client_roots)),
-        logins=None if logins is None else Logins(logins),
-        ticket_keys=None if keys is None else read_ticket_keys(keys),
+        token=token,
+        tls=tls,
+        tls_digests={part: hashlib.sha256(pem.text).digest() for part, pem in texts.items()},
+        logins=logins,
+        ticket_keys=keys,
     )
 
 
-def _pem_of(file: Path | None, name: str) -> bytes | None:
-    if file is None:
+def _read(name: str, read: Callable[[Path], T], settings: Mapping[str, Any], places: Mapping[str, Place]) -> T | None:
+    """Reads the file that a setting names. None: it isn't set."""
+    if name not in settings:
         return None
-    return read_key(file) if name == "key" else read_pem(file, name)
+    with naming(places[name]):
+        return read(settings[name])
+
+
+def _read_tls(settings: Mapping[str, Any], places: Mapping[str, Place]) -> dict[str, PemText]:
+    texts = {}
+    for part in ("certificate", "key", "client_roots"):
+        if (name := f"tls_{part}") in settings:
+            path: Path = settings[name]
+            check = partial(check_owner_alone, path=path, what="private key") if part == "key" else None
+            texts[part] = read_pem(path, str(places[name]), check)
+    return texts
 
 
 class Authenticator:
@@ -99,35 +126,41 @@ class _NothingWrongError(Exception):
     pass
 
 
-def _check_only(options: _native.ServerOptions) -> NoReturn:
-    _native.check_server(options)
-    raise _NothingWrongError
-
-
-class _NeverStarted(xd.Server):
-    """Raises what a server would raise, or `_NothingWrongError` where that would begin to listen."""
-
-    _listen = staticmethod(_check_only)
-
-
 def check(setup: Setup, uris: list[str]) -> None:
-    """Raises what `start()` would raise, as far as that can be said without listening."""
+    """Raises what is wrong with the addresses, as far as that can be said without listening. The other settings were
+    checked when they were read."""
+
+    def place_of(name: str) -> AbstractContextManager[None]:
+        return naming(setup.places[name]) if name in setup.places else contextlib.nullcontext()
+
+    def check_only(options: _native.ServerOptions) -> NoReturn:
+        with place_of("uri"):
+            _native.check_uris(options)
+        with place_of("flight"):
+            _native.check_server(options)
+        raise _NothingWrongError
+
+    class NeverStarted(xd.Server):
+        _listen = staticmethod(check_only)
+
     with contextlib.suppress(_NothingWrongError):
-        start(setup, uris, None if setup.logins is None else Authenticator(setup.logins), _NeverStarted)
+        _server(setup, uris, None if setup.logins is None else Authenticator(setup.logins), NeverStarted)
 
 
-def start(
-    setup: Setup, uris: list[str], authenticator: Authenticator | None, server: type[xd.Server] = xd.Server
-) -> xd.Server:
+def start(setup: Setup, uris: list[str], authenticator: Authenticator | None) -> xd.Server:
     """Starts a server without tables."""
+    check(setup, uris)
+    return _server(setup, uris, authenticator, xd.Server)
+
+
+def _server(setup: Setup, uris: list[str], authenticator: Authenticator | None, kind: type[xd.Server]) -> xd.Server:
     options = {name: setup.settings[name] for name in _PASSED if name in setup.settings}
     if "lease_patience" in setup.settings:
         options["lease_patience"] = setup.settings["lease_patience"].seconds
     if "limits" in setup.settings:
         options["limits"] = xd.Limits(**dict(setup.settings["limits"]))
-    token = setup.token
-    return server(
-        uri=uris, token=token, tls=setup.tls, authenticate=authenticator, ticket_keys=setup.ticket_keys, **options
+    return kind(
+        uri=uris, token=setup.token, tls=setup.tls, authenticate=authenticator, ticket_keys=setup.ticket_keys, **options
     )
 
 

@@ -3,12 +3,13 @@ is read from either."""
 
 from __future__ import annotations
 
+import difflib
 import math
 import pwd
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
 from crossdock import _options
@@ -17,17 +18,31 @@ from crossdock._text import quoted
 from crossdock.cli.logs import LEVELS
 from crossdock.cli.options import size_in, tcp_hint
 
+_LONGEST_LIFETIME = 100 * 365 * 24 * 3600  # seconds
+
 Reader = Callable[[object], Any]
 
 
 class WrongValueError(Exception):
-    """A value of the wrong type or out of its range. The text goes on after the name of the setting."""
+    """A value of the wrong type or out of its range. The text goes on after the name of the setting, and after that of
+    the part of it that is wrong, if it is a table."""
+
+    def __init__(self, text: str, part: str | None = None) -> None:
+        super().__init__(text)
+        self.part = part
 
 
 def _of_type(value: object, kind: type | tuple[type, ...], called: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise WrongValueError(f"must be {called}, not {quoted(value)}")
     return value
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Returns what may have been meant by a name that isn't known."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _number_of(things: str, *, least: int = 1, bits: int = 64) -> Reader:
@@ -56,9 +71,9 @@ def _seconds(value: object) -> float:
     return seconds
 
 
-def _positive_seconds(value: object) -> float:
-    if (seconds := _seconds(value)) == 0:
-        raise WrongValueError("must be more than 0 seconds")
+def _lifetime(value: object) -> float:
+    if not 0 < (seconds := _seconds(value)) <= _LONGEST_LIFETIME:
+        raise WrongValueError(f"must be more than 0 seconds, and at most 100 years; it is {seconds}")
     return seconds
 
 
@@ -106,7 +121,10 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _path(value: object) -> Path:
-    return value if isinstance(value, Path) else Path(_text(value))
+    path = value if isinstance(value, Path) else Path(_text(value))
+    if "\0" in str(path):
+        raise WrongValueError(f"must be the path of a file, not {quoted(str(path))}")
+    return path
 
 
 def _user(value: object) -> int:
@@ -127,7 +145,13 @@ def _users(value: object) -> str | tuple[int, ...]:
     return tuple(_user(one) for one in _of_type(value, (list, tuple), 'user ids and names, or "any"'))
 
 
-_LIMITS = ("max_depth", "max_fields", "max_buffers", "max_metadata_bytes", "max_decompressed_bytes")
+_LIMITS: Mapping[str, Reader] = {
+    "max_depth": _number_of("levels", bits=31),
+    "max_fields": _number_of("fields", bits=31),
+    "max_buffers": _number_of("buffers", bits=31),
+    "max_metadata_bytes": _number_of("bytes", bits=63),
+    "max_decompressed_bytes": _number_of("bytes", bits=63),
+}
 
 
 def _limits(value: object) -> tuple[tuple[str, int], ...]:
@@ -141,11 +165,11 @@ def _limits(value: object) -> tuple[tuple[str, int], ...]:
             given[name] = int(number) if re.fullmatch("[0-9]{1,18}", number) else number
     for name, number in given.items():
         if name not in _LIMITS:
-            raise WrongValueError(f"has no {quoted(name)}; it has {', '.join(_LIMITS)}")
+            raise WrongValueError(f"is no limit: {meant(name, _LIMITS)}", name)
         try:
-            _number_of("things")(number)
-        except WrongValueError:
-            raise WrongValueError(f"has {name}={quoted(number)}; it must be a number from 1 on") from None
+            _LIMITS[name](number)
+        except WrongValueError as error:
+            raise WrongValueError(str(error), name) from None
     return tuple(sorted(given.items()))
 
 
@@ -214,11 +238,30 @@ SETTINGS = (
     Setting("max_put", "flight.max_put", _bytes),
     Setting("logins", "flight.logins", _path, reloads=True),
     Setting("ticket_keys", "flight.ticket_keys", _path, reloads=True),
-    Setting("ticket_lifetime", "flight.ticket_lifetime", _positive_seconds),
-    Setting("login_lifetime", "flight.login_lifetime", _positive_seconds),
+    Setting("ticket_lifetime", "flight.ticket_lifetime", _lifetime),
+    Setting("login_lifetime", "flight.login_lifetime", _lifetime),
     Setting("log_level", "log.level", _one_of(*LEVELS), reloads=True),
     Setting("log_json", "log.json", _flag, reloads=True),
 )
+
+_KEYS = {setting.name: setting.key for setting in SETTINGS}
+
+
+class Place(NamedTuple):
+    """Where a setting was given, with which an error about its value begins: an option, or a line of a file and a
+    key."""
+
+    name: str  # of the setting
+    line: str | None = None  # as in "crossdock.toml, line 5"; None: the command line
+
+    def called(self, name: str) -> str:
+        """Returns what a setting is called where this one was given."""
+        return f"--{name.replace('_', '-')}" if self.line is None else _KEYS[name]
+
+    def __str__(self) -> str:
+        called = self.called(self.name)
+        return called if self.line is None else f"{self.line}: {called}"
+
 
 # Options of `xd.serve()` that have another name or form here, and which options of the command make them.
 MADE_OF: Mapping[str, tuple[str, ...]] = {
@@ -236,22 +279,46 @@ def given_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
         value = parameters.get(setting.name)
         if value is None or value in ([], ()):
             continue
-        option = f"--{setting.name.replace('_', '-')}"
         try:
             found[setting.name] = setting.read(value)
         except WrongValueError as error:
             kind = xd.UriError if setting.name in ("uri", "flight") else xd.InvalidArgumentError
-            raise kind(f"{option} {error}") from None
+            part = "" if error.part is None else f" {error.part}"
+            raise kind(f"{Place(setting.name)}{part} {error}") from None
     return found
 
 
-def check_schemes(settings: Mapping[str, Any]) -> None:
-    """Refuses what is for other transports, as `xd.serve()` does, with the names of the options."""
+def check_together(settings: Mapping[str, Any], places: Mapping[str, Place], has_token: bool) -> None:
+    """Refuses settings that need others, exclude others, or are for other transports, as `xd.serve()` does, by their
+    places. has_token: of a file, or of the environment."""
     uris = list(settings.get("uri", ("shm:",)))
     flight = settings.get("flight")
-    _options.check_checksum(uris, settings.get("checksum"), "--checksum", "--checksum")
-    if settings.get("remote_reads") and not any(_options.scheme_of(uri) == "ucx" for uri in uris):
-        raise xd.InvalidArgumentError("--remote-reads is for ucx: give --uri ucx://...")
+    schemes = {_options.scheme_of(uri) for uri in uris}
+
+    def refuse(name: str, why: str) -> NoReturn:
+        raise xd.InvalidArgumentError(f"{places[name]} {why}, or leave {places[name].called(name)} out")
+
+    if "checksum" in settings:
+        place = places["checksum"]
+        _options.check_checksum(uris, settings["checksum"], str(place), place.called("checksum"))
+    if "remote_reads" in settings and "ucx" not in schemes:
+        refuse("remote_reads", "is for ucx: give a URI ucx://...")
+    if "remote_reads" in settings and has_token:
+        refuse("remote_reads", "lets processes that lack the token read all memory: give no token")
+    if "token_file" in settings and schemes == {"shm"} and flight is None:
+        refuse("token_file", "is for networks, and over shm: the user id decides: give a URI of a network")
     for name in ("puts", "max_put", "logins", "ticket_keys", "ticket_lifetime", "login_lifetime"):
         if name in settings and flight is None:
-            raise xd.InvalidArgumentError(f"--{name.replace('_', '-')} is for a Flight server: give --flight URI, too")
+            refuse(name, f"is for a Flight server: give {places[name].called('flight')}")
+    if "ticket_keys" in settings and not has_token and "logins" not in settings:
+        token, logins = (places["ticket_keys"].called(name) for name in ("token_file", "logins"))
+        refuse("ticket_keys", f"is for a Flight server with a token or logins: give {token} or {logins}")
+    if "tls_certificate" in settings or "tls_key" in settings:
+        return
+    for name, scheme, given in (
+        ("uri", "tcp+tls", schemes),
+        ("flight", "grpc+tls", {_options.scheme_of(flight or "")}),
+    ):
+        if scheme in given:
+            certificate, key = (places[name].called(needed) for needed in ("tls_certificate", "tls_key"))
+            raise xd.InvalidArgumentError(f"{places[name]}: {scheme}: needs {certificate} and {key}")

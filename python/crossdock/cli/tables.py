@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 import crossdock as xd
 from crossdock import _loading, _native
 from crossdock._names import shown_name
-from crossdock._text import counted, shown
+from crossdock._text import counted, naming, shown
 from crossdock.cli.config import TableSource, shown_names
 from crossdock.cli.output import pyarrow_for
 
@@ -40,18 +40,21 @@ class Changes(NamedTuple):
 
 
 @contextmanager
-def naming(source: TableSource) -> Iterator[None]:
+def naming_source(source: TableSource) -> Iterator[None]:
     """Has errors name the file, and where the configuration file names it."""
-    try:
-        yield
-    except xd.Error as error:
-        text = str(error) if str(source.path) in str(error) else f"{source.path}: {error}"
-        raise type(error)(f"{source.where}: {text}" if source.where else text) from error
+    with naming(source.where) if source.where else nullcontext():
+        try:
+            yield
+        except xd.Error as error:
+            if str(source.path) in str(error):
+                raise
+            with naming(source.path):
+                raise
 
 
 def state_of(source: TableSource) -> object:
     """What changes when its file does. Raises NotFoundError and others, which name it."""
-    with naming(source):
+    with naming_source(source):
         return _loading.state_of(source.path)
 
 
@@ -102,7 +105,7 @@ class Tables:
     def _prepare(self, name: str | bytes, source: TableSource) -> _native.Prepared:
         """Reads a file. Shows on a terminal how much of it was read, and how long the rest may take, if it isn't passed
         as it lies."""
-        with naming(source):
+        with naming_source(source):
             if not _loading.is_loadable(source.path, "auto"):
                 return self._server._prepare(name, source.path, "auto", source.stable, True, None)
             return self._load(name, source.path)

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "crossdock/transport/options.h"
+#include "transport/tls.h"
 
 struct ssl_ctx_st;
 struct ssl_st;
@@ -37,5 +38,8 @@ class Context {
   const bool system_roots_;
   const std::unique_ptr<ssl_ctx_st, void (*)(ssl_ctx_st*)> context_;
 };
+
+/// As check_tls_texts().
+void check_texts(const TlsOptions& options, const TlsNames& names);
 
 }  // namespace crossdock::transport::net::tls

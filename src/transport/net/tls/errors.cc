@@ -55,7 +55,7 @@ std::string verdict(ssl_st* session, const Context& context, const std::string& 
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
       return "has a certificate of another name than " + name +
-             ": connect by a name that is in the certificate, or give that name (TlsOptions::server_name; in Python "
+             ": connect by a name that is in the certificate, or give that name as the server name for TLS (in Python "
              "TLS(server_name=))";
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
       return std::string(
@@ -65,11 +65,12 @@ std::string verdict(ssl_st* session, const Context& context, const std::string& 
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE: {
-      const char* const option =
-          server ? "TlsOptions::client_roots" : "TlsOptions::roots; in Python TLS(roots=), of the command --tls-roots";
+      const char* const roots =
+          server ? "TLS client roots (in Python TLS(client_roots=), of the command --tls-client-roots)"
+                 : "TLS roots (in Python TLS(roots=), of the command --tls-roots)";
       return std::string("has a certificate whose issuer isn't trusted") +
-             (context.has_system_roots() ? " by this system" : "") + ": give the issuer's certificate (" + option +
-             "), and let the other end send intermediate ones with its own";
+             (context.has_system_roots() ? " by this system" : "") + ": add the issuer's certificate to the " + roots +
+             ", and let the other end send intermediate ones with its own";
     }
     case X509_V_ERR_INVALID_PURPOSE:
       return std::string("has a certificate that isn't for ") + (server ? "clients" : "servers") +
@@ -82,8 +83,8 @@ std::string verdict(ssl_st* session, const Context& context, const std::string& 
 std::optional<std::string> refused_certificate(int reason) {
   switch (reason) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return "it requires a certificate: give one (TlsOptions::certificate_chain and private_key; in Python "
-             "TLS(certificate=, key=), of the command --tls-certificate and --tls-key)";
+      return "it requires a certificate: give one and its key (in Python TLS(certificate=, key=), of the command "
+             "--tls-certificate and --tls-key)";
     case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED: return "this end's certificate has expired: renew it";
     case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED: return "this end's certificate was revoked";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:

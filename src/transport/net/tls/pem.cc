@@ -18,8 +18,8 @@ struct FreeBio {
 };
 using BioPtr = std::unique_ptr<BIO, FreeBio>;
 
-BioPtr text_of(const std::string& pem, const char* option) {
-  if (pem.size() > INT_MAX) throw InvalidArgumentError(std::string(option) + " is over 2 GiB: it is no PEM text");
+BioPtr text_of(const std::string& pem, const std::string& named) {
+  if (pem.size() > INT_MAX) throw InvalidArgumentError(named + " is over 2 GiB: it is no PEM text");
   BioPtr bio(::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   if (!bio) throw std::bad_alloc();
   return bio;
@@ -38,8 +38,8 @@ bool is_end_of_text() noexcept {
 
 }  // namespace
 
-std::vector<CertificatePtr> read_certificates(const std::string& pem, const char* option) {
-  const BioPtr text = text_of(pem, option);
+std::vector<CertificatePtr> read_certificates(const std::string& pem, const std::string& named) {
+  const BioPtr text = text_of(pem, named);
   std::vector<CertificatePtr> found;
   bool asked = false;
   ::ERR_clear_error();
@@ -47,12 +47,11 @@ std::vector<CertificatePtr> read_certificates(const std::string& pem, const char
     found.emplace_back(next);
   }
   if (!is_end_of_text()) {
-    throw InvalidArgumentError(std::string(option) + " has a certificate that can't be read: " + take_reasons());
+    throw InvalidArgumentError(named + " has a certificate that can't be read: " + take_reasons());
   }
   ::ERR_clear_error();
   if (found.empty()) {
-    throw InvalidArgumentError(std::string(option) +
-                               " has no certificate: give a PEM text with -----BEGIN CERTIFICATE-----");
+    throw InvalidArgumentError(named + " has no certificate: give a PEM text with -----BEGIN CERTIFICATE-----");
   }
   return found;
 }
@@ -65,18 +64,17 @@ std::string to_pem(X509* certificate) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
-KeyPtr read_key(const std::string& pem, const char* option) {
-  const BioPtr text = text_of(pem, option);
+KeyPtr read_key(const std::string& pem, const std::string& named) {
+  const BioPtr text = text_of(pem, named);
   bool asked = false;
   ::ERR_clear_error();
   KeyPtr key(::PEM_read_bio_PrivateKey(text.get(), nullptr, refuse_password, &asked));
   if (key) return key;
   if (asked) {
     ::ERR_clear_error();
-    throw InvalidArgumentError(std::string(option) +
-                               " is encrypted with a password: give the key itself (openssl pkey -in KEY)");
+    throw InvalidArgumentError(named + " is encrypted with a password: give the key itself (openssl pkey -in KEY)");
   }
-  throw InvalidArgumentError(std::string(option) + " is no private key in PEM: " + take_reasons());
+  throw InvalidArgumentError(named + " is no private key in PEM: " + take_reasons());
 }
 
 }  // namespace crossdock::transport::net::tls

@@ -127,7 +127,7 @@ std::string system_roots() {
     throw InvalidArgumentError("this system has no trusted issuers: there is no certificate in the file '" + file +
                                "' (" + ::X509_get_default_cert_file_env() + ") and in the directory '" + directories +
                                "' (" + ::X509_get_default_cert_dir_env() +
-                               "); give the issuer's certificate (TlsOptions::roots; in Python TLS(roots=), of the "
+                               "); give the issuer's certificate as the TLS roots (in Python TLS(roots=), of the "
                                "command --tls-roots)");
   }
   return roots.text();
