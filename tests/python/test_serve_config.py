@@ -175,7 +175,9 @@ def test_the_command_line_wins(serve, folder):
 
 def test_a_table_of_both_is_an_error(folder):
     path = config(folder, '[tables]\none = "one.arrow"\n')
-    assert "one would be served twice" in refused(folder / "one.arrow", "--config", path)
+    assert refused(folder / "one.arrow", "--config", path).endswith(
+        f"{path}, line 2: tables.one: one would be served twice: also as a file of the command line"
+    )
 
 
 @pytest.mark.parametrize(

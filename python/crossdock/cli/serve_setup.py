@@ -61,10 +61,10 @@ def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapp
     config = Config({}, {}, {}) if config_file is None else read_config(config_file)
     settings = {**config.settings, **options}
     places = {**config.places, **{name: Place(name) for name in options}}
-    if twice := config.tables.keys() & files.keys():
+    if twice := [name for name in config.tables if name in files]:
         raise xd.InvalidArgumentError(
-            f"{shown_names(sorted(twice, key=repr))} would be served twice: a table of {config_file} and a file of the "
-            "command line have that name"
+            f"{config.tables[twice[0]].where}: {shown_names(twice)} would be served twice: also as a file of the "
+            "command line"
         )
     flight = settings.get("flight")
     uris = [*settings.get("uri", ("shm:",)), *([flight] if flight else [])]

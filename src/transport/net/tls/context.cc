@@ -40,7 +40,8 @@ bool has_own_certificate(const TlsOptions& options) noexcept {
 
 void use_own_certificate(SSL_CTX* context, const TlsOptions& options, const TlsNames& names) {
   if (options.private_key.empty()) throw InvalidArgumentError(names.certificate + " is given without a key: give both");
-  if (options.certificate_chain.empty()) throw InvalidArgumentError(names.key + " is given without a certificate: give both");
+  if (options.certificate_chain.empty())
+    throw InvalidArgumentError(names.key + " is given without a certificate: give both");
   std::vector<CertificatePtr> chain = read_certificates(options.certificate_chain, names.certificate);
   const KeyPtr key = read_key(options.private_key, names.key);
   if (::SSL_CTX_use_certificate(context, chain.front().get()) != 1) refuse(names.certificate);
@@ -109,8 +110,8 @@ SSL_CTX* make_context(End end, const TlsOptions& options) {
     }
     const std::string bundle = system_bundle();
     if (!bundle.empty() && ::SSL_CTX_load_verify_file(context, bundle.c_str()) != 1) {
-      throw InvalidArgumentError("no TLS roots are given, and the system's in " + bundle + " can't be read: " +
-                                 take_reasons());
+      throw InvalidArgumentError("no TLS roots are given, and the system's in " + bundle +
+                                 " can't be read: " + take_reasons());
     }
   } else {
     trust(context, options.roots, names.roots, false);
