@@ -3,9 +3,15 @@
 python dask_cluster.py
 """
 
+import sys
+
 import numpy as np
 import pyarrow as pa
-from distributed import Client, LocalCluster
+
+try:
+    from distributed import Client, LocalCluster
+except ModuleNotFoundError:
+    sys.exit("this needs Dask: pip install distributed")
 
 import crossdock.dask
 

@@ -6,13 +6,17 @@ python parts_of_a_table.py
 import subprocess
 import sys
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 import crossdock as xd
+
+try:
+    import duckdb
+    import polars as pl
+except ModuleNotFoundError:
+    sys.exit("this needs DuckDB and polars: pip install duckdb polars")
 
 ROWS, BATCH = 1_000_000, 10_000
 

@@ -6,12 +6,16 @@ python query_table.py
 import subprocess
 import sys
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 import crossdock as xd
+
+try:
+    import duckdb
+    import polars as pl
+except ModuleNotFoundError:
+    sys.exit("this needs DuckDB and polars: pip install duckdb polars")
 
 ROWS = 1_000_000
 

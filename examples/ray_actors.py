@@ -3,11 +3,16 @@
 python ray_actors.py
 """
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import ray
+
+try:
+    import ray
+except ModuleNotFoundError:
+    sys.exit("this needs Ray: pip install ray")
 
 import crossdock as xd
 import crossdock.ray

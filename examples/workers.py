@@ -4,12 +4,17 @@ python workers.py
 """
 
 import multiprocessing
+import sys
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 
 import crossdock.multiprocessing
+
+try:
+    import pandas as pd  # type: ignore[import-untyped]
+except ModuleNotFoundError:
+    sys.exit("this needs pandas: pip install pandas")
 
 
 def column_sum(frame: pd.DataFrame, name: str) -> float:

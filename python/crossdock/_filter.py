@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from crossdock._optional import needed
 from crossdock._text import class_of, quoted, shown
 from crossdock.errors import InvalidArgumentError
 
@@ -13,14 +14,10 @@ _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 def as_expression(given: Any) -> Any:
     """Returns a filter as an expression of pyarrow's."""
-    try:
+    with needed("filter() needs pyarrow", "pyarrow"):
         import pyarrow.compute
         import pyarrow.dataset
         import pyarrow.parquet
-    except ImportError as missing:
-        raise ImportError(
-            "filters are expressions of pyarrow's, which isn't installed: install it, or give rows= instead"
-        ) from missing
     if isinstance(given, pyarrow.compute.Expression):
         return given
     if not isinstance(given, (list, tuple)):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from crossdock._optional import needed
+
 TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     import polars
@@ -11,19 +14,23 @@ if TYPE_CHECKING:
 __all__ = ["METHODS", "pandas_of", "polars_of"]
 
 
-def pandas_of(table: Any, numpy: bool, options: dict[str, Any]) -> Any:
-    """table: a table or a batch of pyarrow's. options: those of its method `to_pandas()`."""
-    if not numpy and "types_mapper" not in options:
+def pandas_of(to_arrow: Callable[[], Any], numpy: bool, options: dict[str, Any]) -> Any:
+    """to_arrow: returns a table or a batch of pyarrow's. It isn't called without pandas: what it reads would be lost.
+    options: those of `to_pandas()` of that."""
+    with needed("to_pandas() needs pandas", "pandas"):
         import pandas  # type: ignore[import-untyped]
 
+    if not numpy and "types_mapper" not in options:
         options["types_mapper"] = pandas.ArrowDtype
-    return table.to_pandas(**options)
+    return to_arrow().to_pandas(**options)
 
 
-def polars_of(table: Any) -> polars.DataFrame:
-    import polars
+def polars_of(to_arrow: Callable[[], Any]) -> polars.DataFrame:
+    """to_arrow: as in `pandas_of()`."""
+    with needed("to_polars() needs polars", "polars"):
+        import polars
 
-    frame = polars.from_arrow(table, rechunk=False)  # one chunk of each column would be a copy
+    frame = polars.from_arrow(to_arrow(), rechunk=False)  # one chunk of each column would be a copy
     assert isinstance(frame, polars.DataFrame)
     return frame
 
@@ -44,7 +51,8 @@ def to_arrow(self: Any) -> Any:
     Raises `ConsumedError` for a reader whose batches were already read, the error of failed work, pyarrow's own error
     if a stream ends with one, and `ImportError` without pyarrow.
     """
-    import pyarrow
+    with needed("to_arrow() needs pyarrow", "pyarrow"):
+        import pyarrow
 
     return pyarrow.record_batch(_Host(self)) if hasattr(self, "__arrow_c_array__") else pyarrow.table(self)
 
@@ -58,7 +66,7 @@ def to_pandas(self: Any, *, numpy: bool = False, **options: Any) -> Any:
 
     Raises the errors of `to_arrow()`, those of pyarrow's `Table.to_pandas()`, and `ImportError` without pandas.
     """
-    return pandas_of(to_arrow(self), numpy, options)
+    return pandas_of(lambda: to_arrow(self), numpy, options)
 
 
 def to_polars(self: Any) -> polars.DataFrame:
@@ -67,7 +75,7 @@ def to_polars(self: Any) -> polars.DataFrame:
 
     Raises the errors of `to_arrow()`, those of `polars.from_arrow()`, and `ImportError` without polars.
     """
-    return polars_of(to_arrow(self))
+    return polars_of(lambda: to_arrow(self))
 
 
 METHODS = (to_arrow, to_pandas, to_polars)

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from crossdock._files import encoded_path
+from crossdock._optional import needed
 from crossdock._text import quoted, shown
 from crossdock.errors import (
     Error,
@@ -191,13 +192,11 @@ def load(source: Any, progress: Progress | None = None) -> Loaded:
 
 
 def _pyarrow(what: str, part: str = "") -> Any:
-    try:
+    with needed(f"reading {what} needs pyarrow", "pyarrow"):
         import pyarrow
 
         if part:
             __import__(f"pyarrow.{part}")
-    except ImportError as error:
-        raise ModuleNotFoundError(f"reading {what} needs pyarrow: pip install pyarrow", name="pyarrow") from error
     return pyarrow
 
 

@@ -6,6 +6,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
+from crossdock._optional import needed
 from crossdock._options import count
 from crossdock._text import quoted
 from crossdock.errors import InvalidArgumentError
@@ -37,7 +38,8 @@ def empty_array(
 
     Raises `InvalidArgumentError` for a negative extent and for types with Python objects, and the errors of `allocate`.
     """
-    import numpy as np
+    with needed("empty() needs numpy", "numpy"):
+        import numpy as np
 
     kind: np.dtype[Any] = np.dtype(dtype)
     if kind.hasobject:

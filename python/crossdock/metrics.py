@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from crossdock._http import Address, Answer, HttpServer, Request
+from crossdock._optional import needed
 from crossdock.errors import ClosedError, ForkError
 
 if TYPE_CHECKING:
@@ -20,12 +21,8 @@ __all__ = ["Metrics"]
 
 def import_prometheus() -> ModuleType:
     """Raises `ModuleNotFoundError`, which says what to install, without prometheus-client."""
-    try:
+    with needed("metrics need prometheus-client", "'crossdock[metrics]'"):
         import prometheus_client.exposition
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            "metrics need prometheus-client: pip install 'crossdock[metrics]'", name="prometheus_client"
-        ) from error
     return prometheus_client
 
 

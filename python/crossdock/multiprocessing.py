@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from crossdock import _native, _pandas, pool
 from crossdock._exchange import Exchange, descriptors_are_few
+from crossdock._optional import needed
 from crossdock._options import count
 from crossdock.errors import ConnectionError, Error, NotFoundError, TruncatedStreamError
 
@@ -254,7 +255,8 @@ def _registers() -> list[Callable[[type, Any], Any]]:
 
 
 def _types() -> dict[type, Callable[[Any], Any]]:
-    import numpy as np
+    with needed("crossdock.multiprocessing needs numpy", "numpy"):
+        import numpy as np
 
     types: dict[type, Callable[[Any], Any]] = {np.ndarray: _reduce_array}
     with contextlib.suppress(ImportError):

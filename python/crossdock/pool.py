@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock._numpy import empty_array
+from crossdock._optional import needed
 from crossdock._options import count
 from crossdock._text import class_of
 
@@ -117,7 +118,8 @@ def install_numpy(threshold: int = 1 << 20, pool: Pool | None = None) -> None:
     Raises `UnsupportedError` for a NumPy whose allocator can't be extended in this way, `InvalidArgumentError` for a
     threshold below 1, `TypeError` for arguments of another type, and `ModuleNotFoundError` without NumPy.
     """
-    import numpy as np
+    with needed("install_numpy() needs numpy", "numpy"):
+        import numpy as np
 
     threshold = count(threshold, "threshold", "bytes")
     if not isinstance(pool, Pool | None):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from crossdock import _columns, _frames, _native
 from crossdock._filter import as_expression
+from crossdock._optional import needed
 from crossdock._options import checked_columns, checked_name
 from crossdock._rows import first_and_count
 from crossdock._scan import Scan, both
@@ -158,7 +159,8 @@ class Table:
         Raises the errors of `Client.get()`, such as `NotFoundError`, `UnsupportedError` for a live stream and a
         callable, `KeyError` for a selected column that doesn't exist, and `ImportError` without pyarrow.
         """
-        from crossdock._dataset import TableDataset
+        with needed("to_dataset() needs pyarrow", "pyarrow"):
+            from crossdock._dataset import TableDataset
 
         return TableDataset(self._scan, self._scan.schema(), self._columns, self._rows, self._expression)
 
@@ -172,7 +174,8 @@ class Table:
 
         Raises the errors of `to_dataset()`, and `ImportError` also without polars.
         """
-        from crossdock import _lazy
+        with needed("to_lazy() needs polars and pyarrow", "polars pyarrow"):
+            from crossdock import _lazy
 
         return _lazy.lazy(self._scan, self._columns, self._rows, self._expression)
 
@@ -191,7 +194,8 @@ class Table:
         Raises the errors of `get()`, pyarrow's own error if the stream ends with one in the middle of the table, and
         `ImportError` without pyarrow.
         """
-        import pyarrow
+        with needed("to_arrow() needs pyarrow", "pyarrow"):
+            import pyarrow
 
         if self._expression is not None:
             table: pyarrow.Table = self._filtered().read_all()
@@ -207,7 +211,7 @@ class Table:
 
         Raises the errors of `to_arrow()`, those of pyarrow's `Table.to_pandas()`, and `ImportError` without pandas.
         """
-        return _frames.pandas_of(self.to_arrow(), numpy, options)
+        return _frames.pandas_of(self.to_arrow, numpy, options)
 
     def to_polars(self) -> polars.DataFrame:
         """Reads the table into a polars `DataFrame`. polars copies texts into a form of its own, and copies nothing
@@ -215,7 +219,7 @@ class Table:
 
         Raises the errors of `to_arrow()`, those of `polars.from_arrow()`, and `ImportError` without polars.
         """
-        return _frames.polars_of(self.to_arrow())
+        return _frames.polars_of(self.to_arrow)
 
     __array__, __dlpack__, __dlpack_device__ = _columns.METHODS
 

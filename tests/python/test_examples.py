@@ -108,6 +108,23 @@ def test_peers():
     ]
 
 
+@pytest.mark.parametrize(
+    ("example", "package", "said"),
+    [
+        ("query_table.py", "duckdb", "this needs DuckDB and polars: pip install duckdb polars\n"),
+        ("parts_of_a_table.py", "polars", "this needs DuckDB and polars: pip install duckdb polars\n"),
+        ("dask_cluster.py", "distributed", "this needs Dask: pip install distributed\n"),
+        ("ray_actors.py", "ray", "this needs Ray: pip install ray\n"),
+        ("exports.py", "torch", "this needs torch: pip install torch\n"),
+        ("workers.py", "pandas", "this needs pandas: pip install pandas\n"),
+    ],
+)
+def test_an_example_without_its_library_says_what_to_install(example, package, said):
+    program = f"import runpy, sys; sys.modules[{package!r}] = None; runpy.run_path({str(EXAMPLES / example)!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+
+
 @pytest.mark.long
 def test_query_table():
     assert run("query_table.py").splitlines() == [

@@ -257,4 +257,4 @@ with xd.connect(sys.argv[1]) as client:
     done = subprocess.run([sys.executable, "-c", program, server.uri], capture_output=True, text=True, timeout=60)
     lines = done.stdout.splitlines()
     assert lines[0] == "[10, 1, 9]", done.stderr
-    assert "filters are expressions of pyarrow's, which isn't installed" in lines[1]
+    assert lines[1] == "filter() needs pyarrow: pip install pyarrow"
