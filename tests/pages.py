@@ -1,16 +1,20 @@
 """The code of the pages, for the tests that run it.
 
 Tests get code blocks from `blocks()`, and say by `@runs(language, page)` whose blocks they take. So
-tests/python/test_blocks.py finds a block that no test takes.
+tests/python/test_blocks.py finds a block that no test takes. It also finds a Python block that a reader can't paste,
+by `unexplained()`.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import collections
 import fnmatch
 import functools
 import re
+import symtable
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -171,6 +175,63 @@ def unclaimed(blocks: Sequence[Block], claimed: Sequence[Claim]) -> list[str]:
             kind = f"block {number} in {block.language!r}" if block.language else "block without a language"
             report.append(f"{block.page}:{block.line}: no test runs this {kind}")
     return report + sorted(f"there is no block {number} of {claim}" for claim, number in needed)
+
+
+# A comment that says what a name is which the reader brings, as `# accounts: your own object`. Commas separate names.
+EXPLAINED = re.compile(r"^ *# (\w+(?:, \w+)*): \S", re.MULTILINE)
+COMMENT = re.compile(r"#.*")
+# A filter string or a device, in code.
+OF_A_GPU = re.compile(r"""["'](?:cuda|gpu)(?![\w,])|\btorch\.cuda\b""")
+CONTINUES = re.compile(r"\b(?:continues?|after the)\b", re.IGNORECASE)
+OF_PYTHON = frozenset(dir(builtins)) | {"__name__"}
+
+
+def names_of(code: str) -> tuple[set[str], set[str]]:
+    """The names that a block uses outside of its functions' own, and the names that it makes or explains."""
+    code = textwrap.dedent(code)
+    try:
+        table = symtable.symtable(code, "block", "exec")
+    except SyntaxError:  # `await` outside of a function, as in a notebook
+        (table,) = symtable.symtable(
+            f"async def block():\n{textwrap.indent(code, ' ')}", "block", "exec"
+        ).get_children()
+    used = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced()}
+    made = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    inner = table.get_children()
+    while inner:
+        scope = inner.pop()
+        inner += scope.get_children()
+        used |= {symbol.get_name() for symbol in scope.get_symbols() if symbol.is_global() and symbol.is_referenced()}
+    return used, made.union(*(match[1].split(", ") for match in EXPLAINED.finditer(code)))
+
+
+def unexplained(page: str, text: str) -> list[str]:
+    """What keeps a reader from running the Python blocks of a page, as lines of a report.
+
+    These are names that no block has made so far; a block that needs earlier ones, if neither the text before the
+    page's first section nor the paragraph before the block says so; and a block for a GPU, if neither that paragraph
+    nor a comment of the block says so.
+    """
+    report = []
+    made: set[str] = set()
+    beginning = text.partition("\n## ")[0]
+    lines, at = text.splitlines(), 0
+    for block in blocks_of(page, text):
+        before = "\n".join(lines[at : block.line - 1]).strip().rpartition("\n\n")[2]
+        at = block.line + block.code.count("\n") + 1
+        if block.language != "python":
+            continue
+        where = f"{page}:{block.line}: nothing says"
+        used, own = names_of(block.code)
+        needed = used - own - OF_PYTHON
+        if needed - made:
+            report.append(f"{where} what this is: {', '.join(sorted(needed - made))}")
+        elif needed and not CONTINUES.search(beginning + before):
+            report.append(f"{where} that this block needs those before it")
+        if OF_A_GPU.search(COMMENT.sub("", block.code)) and "GPU" not in before + "".join(COMMENT.findall(block.code)):
+            report.append(f"{where} that this block needs a GPU")
+        made |= own
+    return report
 
 
 def local(block: str, **instead: str) -> str:

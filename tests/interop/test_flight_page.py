@@ -15,24 +15,25 @@ pytestmark = pytest.mark.usefixtures("each_encrypted_grpc")
 
 @runs("python", "docs/how-to/flight.md")
 def test_the_page_on_flight(certificates):
-    table = pa.table({"celsius": [11.5, 12.0]})
     get, serve, stranger, put, offer, logins, tls = blocks("python", "docs/how-to/flight.md")
 
-    names: dict[str, Any] = {"xd": xd, "table": table}
+    names: dict[str, Any] = {"xd": xd}  # the first block imports it, and runs after the second one
     exec(local(serve), names)
-    uri = names["server"].flight_uri
+    uri, table = names["server"].flight_uri, names["table"]
     exec(local(get, grpc=uri), names)
     assert names["reader"].location == names["server"].uri
     exec(local(stranger, grpc=uri), names)
     assert names["table"] == table
     closed(names)
 
-    serve_puts, put_table = put.split("\n\n")
-    exec(local(serve_puts), names)  # which closes it again
-    for instead in ("", offer):
-        with xd.serve({}, flight="grpc://127.0.0.1:0", puts="new") as server, xd.connect(server.flight_uri) as client:
-            exec(instead or local(put_table, grpc=server.flight_uri), names | {"client": client})
-            assert [entry.name for entry in client.list()] == ["weather"]
+    serve_puts, put_table = local(put).split("\n\n")
+    connect, put_call = put_table.strip().rsplit("\n", 1)
+    for call in (put_call, offer):
+        exec(serve_puts, names)
+        exec(local(connect, grpc=names["server"].flight_uri), names)
+        exec(call, names)
+        assert [entry.name for entry in names["client"].list()] == ["weather"]
+        closed(names)
 
     class accounts:
         @staticmethod
@@ -46,7 +47,7 @@ def test_the_page_on_flight(certificates):
     assert pa.table(names["client"].get("weather")) == table
     closed(names)
 
-    serve_tls, connect_tls = local(tls).strip().rsplit("\n", 1)
+    serve_tls, connect_tls = local(tls).split("\n\n")
     for said, path in (("server.pem", certificates.server), ("server.key", certificates.key(certificates.server))):
         serve_tls = serve_tls.replace(said, str(path))
     exec(serve_tls, names)

@@ -11,7 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pages import DOCS, ROOT, Block, Claim, blocks, blocks_of, claims, every_block, pages, runs, unclaimed
+from tests.pages import (
+    DOCS,
+    ROOT,
+    Block,
+    Claim,
+    blocks,
+    blocks_of,
+    claims,
+    every_block,
+    pages,
+    runs,
+    unclaimed,
+    unexplained,
+)
 
 # ---- every block is taken by a test --------------------------------------------------------------------------------
 
@@ -88,6 +101,43 @@ def test_a_test_that_leaves_out_a_block_fails():
         first_alone()
     with pytest.raises(AssertionError, match="takes no block"):
         none()
+
+
+# ---- every Python block can be pasted, after those before it -------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md"])
+def test_a_reader_can_run_the_blocks_of_a_page(page):
+    """Import what a block uses, or say in a comment what it is: `# accounts: your own object`."""
+    assert unexplained(page, (ROOT / page).read_text()) == []
+
+
+def test_a_block_that_a_reader_cannot_run_is_reported():
+    page = """# A page
+## A section
+```python
+import this
+first = [this for one in range(3)]
+```
+```python
+# mine, yours: objects of the reader's
+def function(argument):
+    return argument, first, mine, other
+```
+This block continues the first one. It needs a GPU.
+```python
+print(first, function, yours, await queue("gpu"))
+```
+```python
+queue = await first("cuda:0")
+```
+"""
+    assert unexplained("p.md", page) == [
+        "p.md:7: nothing says what this is: other",
+        "p.md:13: nothing says what this is: queue",
+        "p.md:16: nothing says that this block needs those before it",
+        "p.md:16: nothing says that this block needs a GPU",
+    ]
 
 
 # ---- commands of shells --------------------------------------------------------------------------------------------

@@ -64,23 +64,24 @@ def test_the_page_on_tensors():
 
 @runs("python", "docs/how-to/python*.md")
 def test_the_pages_on_python(tmp_path, monkeypatch):
-    """Every block, one after the other."""
+    """Every block, those of a page one after the other."""
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    servers: dict[str, xd.Server] = {}
     try:
-        pages = ("python", "python-memory", "python-peers", "python-errors")
-        for block in [block for page in pages for block in blocks("python", f"docs/how-to/{page}.md")]:
-            if "torch.cuda" not in block:  # what that block says, tests/on_a_gpu show
-                exec(block, names)
-        server = names["server"]
-        assert isinstance(server, xd.Server)
-        stats = server.stats()
-        copied = {source["name"]: source["bytes_copied"] for source in stats["sources"]}
-        assert copied["signal"] == 0
-        assert set(copied) == {"flights", "live", "signal"}
+        for page in ("python", "python-memory", "python-peers", "python-errors"):
+            names: dict[str, object] = {}
+            for block in blocks("python", f"docs/how-to/{page}.md"):
+                if "torch.cuda" not in block:  # it needs a GPU
+                    exec(block, names)
+                if isinstance(server := names.get("server"), xd.Server):
+                    servers[page] = server
+        stats = servers["python"].stats()
+        assert {source["name"] for source in stats["sources"]} == {"flights", "live"}
+        copied = {source["name"]: source["bytes_copied"] for source in servers["python-memory"].stats()["sources"]}
+        assert copied == {"signal": 0}
     finally:
-        if "server" in names:
-            names["server"].close()  # type: ignore[attr-defined]
+        for server in servers.values():
+            server.close()
         pool = xd.pool.default()
         end = time.monotonic() + 20
         while pool.stats()["idle_bytes"] < pool.stats()["bytes"] and time.monotonic() < end:
@@ -105,12 +106,15 @@ def test_the_page_on_offloading():
     from crossdock.testing import simulated_devices
 
     simulated, _, others = offload_blocks()
-    names: dict[str, object] = {"xd": xd}
+    names: dict[str, object] = {}
+    queues, *rest = others
+    with simulated_devices(3):
+        lines = [line for line in queues.splitlines() if '"cuda:' not in line and '"opencl:' not in line]
+        exec("\n".join(lines), names)
     exec(simulated, names)
     with simulated_devices(3):
-        for block in others:
-            skipped = [line for line in block.splitlines() if '"cuda:' not in line and '"opencl:' not in line]
-            exec("\n".join(skipped), names)
+        for block in rest:
+            exec(block, names)
         xd.offload.set_global_queue(None)
 
 
