@@ -362,6 +362,36 @@ def skip_without(uri: str) -> None:
         pytest.skip(str(error))
 
 
+@pytest.mark.parametrize("uri", sorted({uri for uri, _ in CONNECTIONS}))
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_a_client_connects_again_to_a_server_that_was_started_again(script, uri, how):
+    skip_without(uri)
+    serve = """
+        import sys
+        import pyarrow as pa
+        import crossdock as xd
+        with xd.serve({"t": pa.table({"x": [int(sys.argv[2])]})}, sys.argv[1]) as server:
+            print(server.uri, flush=True)
+            sys.stdin.read()
+    """
+    process = script(serve, uri, "1")
+    uri = process.read_line()
+    with xd.connect(uri) as client:
+        table = client.table("t")
+        assert table.to_arrow()["x"].to_pylist() == [1]
+        if how == "killed":
+            process.send(signal.SIGKILL)
+            process.finish(expect=-signal.SIGKILL)
+        else:
+            process.finish()
+        process = script(serve, uri, "2")
+        assert process.read_line() == uri
+        assert table.to_arrow()["x"].to_pylist() == [2]
+        process.finish()
+        with pytest.raises(xd.ConnectionError):
+            table.to_arrow()
+
+
 @pytest.mark.parametrize(("uri", "way"), CONNECTIONS)
 def test_fork(script, uri, way):
     skip_without(uri)

@@ -248,7 +248,7 @@ void StreamConnection::beside(FrameKind, std::uint64_t, ByteSpan) {}
 
 void StreamConnection::throw_end(bool in_body) {
   gone_.store(true, std::memory_order_relaxed);
-  const int error = stream_ended() ? reader_.ended()->error : 0;
+  const int error = reader_.ended() ? reader_.ended()->error : 0;
   std::string what = where_;
   if (goodbye_.load(std::memory_order_relaxed)) {
     what += " has closed the connection";

@@ -105,7 +105,10 @@ class StreamConnection : public Connection, private ControlFrames {
   /// Returns the next message of the stream, which isn't counted.
   std::optional<Incoming> next_of_stream() { return reader_.receive(); }
   void count(const Incoming& message);
-  bool stream_ended() const noexcept { return reader_.ended().has_value(); }
+  /// Whether nothing follows what was taken. That is also so after the peer's goodbye, before the stream itself ends.
+  bool stream_ended() const noexcept {
+    return reader_.ended().has_value() || (goodbye_.load(std::memory_order_relaxed) && reader_.drained());
+  }
   bool stream_drained() const noexcept { return reader_.drained(); }
   void acknowledge(bool now);
   bool hung_up(int wait_ms = 0) const noexcept { return net::hung_up(*stream_, wait_ms); }
