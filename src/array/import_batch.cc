@@ -105,8 +105,8 @@ class BatchImporter {
     std::int64_t nulls = root.null_count;
     if (nulls == -1) nulls = count_nulls(root);
     if (nulls != 0) {
-      throw_invalid(
-          "", std::to_string(nulls) + " rows are null, which a record batch can't represent; flatten the struct first");
+      throw_invalid("", "some rows are null (" + std::to_string(nulls) +
+                            "), which a record batch can't represent; flatten the struct first");
     }
   }
 
