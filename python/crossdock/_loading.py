@@ -404,13 +404,14 @@ def _load_folder(what: str, path: str, progress: Progress | None, loaded: Loaded
     (kind,) = kinds
     if kind in ("csv", "json"):
         return _read_texts(pa, what, path, files, kind, progress)
-    with _named(f"the folder {what}", kind or ""):
+    hint = "; the Arrow files of a folder must be in file form, not in stream form" if kind == "arrow" else ""
+    with _named(f"the folder {what}", kind or "", lambda: hint):
         dataset = pa.dataset.dataset(
             files, format="ipc" if kind == "arrow" else kind, partitioning="hive", partition_base_dir=path
         )
         schemas = [dataset.schema]
         for fragment in dataset.get_fragments():
-            with _named(fragment.path, kind or ""):
+            with _named(fragment.path, kind or "", lambda: hint):
                 schemas.append(fragment.physical_schema)
         dataset = dataset.replace_schema(_united(pa, what, schemas))
         total = max(dataset.count_rows(), 1)

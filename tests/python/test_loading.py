@@ -129,6 +129,14 @@ def test_a_folder_whose_files_have_more_columns_has_all(tmp_path):
     assert served(tmp_path).to_pydict() == {"a": [1, 2], "b": [None, "x"]}
 
 
+def test_a_folder_with_a_stream_of_arrow_is_refused(tmp_path):
+    xd.write(TABLE, tmp_path / "0.arrow")
+    assert served(tmp_path).equals(TABLE)
+    xd.write(TABLE, tmp_path / "1.arrow", form="stream")
+    with pytest.raises(xd.InvalidDataError, match=r"1\.arrow.*; the Arrow files of a folder must be in file form"):
+        served(tmp_path)
+
+
 def test_a_folder_is_refused_by_name(tmp_path):
     with pytest.raises(xd.InvalidArgumentError, match="is a folder with nothing"):
         served(tmp_path)
