@@ -308,7 +308,7 @@ def report(
             f"{data.nbytes / 1e6:.1f}",
             f"{copied[name] / 1e6:.1f}" if copied[name] else "0",
             f"{middle(rows, 'first_us'):,.0f}",
-            "-" if any(row["batch_us"] is None for row in rows) else f"{middle(rows, 'batch_us'):,.1f}",
+            "1 batch" if any(row["batch_us"] is None for row in rows) else f"{middle(rows, 'batch_us'):,.1f}",
             f"{middle(rows, 'pss_kib') / 1024:,.1f}",
             f"{middle(rows, 'private_kib') / 1024:,.1f}",
             "same" if same else "DIFFERENT",
@@ -329,8 +329,9 @@ def report(
     console.print(
         f"A batch of {ROWS_PER_BATCH:,} flights takes {by_flight / ours:,.0f} times as long by Flight (the last row, "
         f"{by_flight:,.0f} µs) as from the Arrow file (the first, {ours:,.1f} µs).\n"
-        "Copied: by the server, once, when the table was published. Of the Arrow file and the arena nothing was, and "
-        "batches from the heap come as fast as theirs afterwards. Flight copies for each consumer, as it sends.\n"
+        "Copied: by the server, once, when the table was published. The Arrow file and the arena aren't copied. "
+        "Batches from the heap then come as fast as from these. Flight copies for each consumer, when it sends.\n"
+        "Each after: the time for each further batch. Some tables have only 1 batch.\n"
         "Memory: a consumer's part of the pages that processes share (PSS), and what it has for itself alone.\n"
         "Checksums (SHA-256) of every table are equal in all three processes."
         if good
