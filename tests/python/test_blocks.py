@@ -106,7 +106,7 @@ def test_a_test_that_leaves_out_a_block_fails():
 # ---- every Python block can be pasted, after those before it -------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", [page for page in pages() if page != "README.md"])
+@pytest.mark.parametrize("page", pages())
 def test_a_reader_can_run_the_blocks_of_a_page(page):
     """Import what a block uses, or say in a comment what it is: `# accounts: your own object`."""
     assert unexplained(page, (ROOT / page).read_text()) == []
