@@ -11,6 +11,7 @@
 #include "array/internal/union_children.h"
 #include "array/internal/utf8.h"
 #include "array/view_layout.h"
+#include "core/amounts.h"
 #include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/core/error.h"
@@ -102,7 +103,7 @@ class FullChecker {
     const std::int64_t nulls = in.node.length - count_bits(in.data(0), in.node.offset, in.node.length);
     if (nulls != in.node.null_count) {
       fail(in, "null count " + std::to_string(in.node.null_count) + ", but its validity marks " +
-                   std::to_string(nulls) + " elements as null");
+                   counted(static_cast<std::uint64_t>(nulls), "element") + " as null");
     }
   }
 

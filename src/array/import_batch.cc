@@ -8,6 +8,7 @@
 #include "array/internal/integers.h"
 #include "array/internal/node_path.h"
 #include "array/internal/text.h"
+#include "core/amounts.h"
 #include "core/bytes.h"
 #include "crossdock/array/record_batch.h"
 #include "crossdock/array/tensor.h"
@@ -105,8 +106,8 @@ class BatchImporter {
     std::int64_t nulls = root.null_count;
     if (nulls == -1) nulls = count_nulls(root);
     if (nulls != 0) {
-      throw_invalid("", "some rows are null (" + std::to_string(nulls) +
-                            "), which a record batch can't represent; flatten the struct first");
+      throw_invalid("", counted(static_cast<std::uint64_t>(nulls), "row is null", "rows are null") +
+                            ", which a record batch can't represent; flatten the struct first");
     }
   }
 

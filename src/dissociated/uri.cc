@@ -17,6 +17,7 @@ constexpr std::string_view kStream = "stream";
 constexpr std::string_view kCrossdock = "crossdock";
 constexpr std::string_view kMetadataRole = "metadata";
 constexpr std::string_view kDataRole = "data";
+constexpr std::size_t kPortDigits = 5;
 
 bool is_known(std::string_view name) noexcept {
   return name == kWantData || name == kFreeData || name == kRemoteHandle || name == kStream || name == kCrossdock;
@@ -68,8 +69,11 @@ class Parser {
     throw UriError("bad URI " + shown(text_) + ", at " + place + ": " + what);
   }
 
-  /// Returns a suggestion for a text without a scheme: a shm: name if the text can be one.
+  /// Returns a suggestion for a text without a scheme: a port if it is a number, else a shm: name if it can be one.
   std::string with_scheme() const {
+    if (!text_.empty() && text_.size() <= kPortDigits && std::ranges::all_of(text_, is_digit)) {
+      return "did you mean tcp://localhost:" + std::string(text_) + "?";
+    }
     const bool is_word = !text_.empty() && std::ranges::all_of(text_, [](char c) {
       return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '-';
     });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "array/metadata.h"
+#include "core/amounts.h"
 #include "core/bytes.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -203,7 +204,7 @@ void check_no_nulls(const RecordBatch& column, std::size_t level, std::int64_t f
   const void* const validity = column.buffers[level].data;  // lists of one size have no other buffer
   if (level > 0 && column.host_readable() && validity != nullptr) nulls = count_nulls(validity, first, n);
   if (nulls == 0) return;
-  refuse("the column has nulls (" + std::to_string(nulls) + "), which a tensor can't represent",
+  refuse("the column has " + counted(static_cast<std::uint64_t>(nulls), "null") + ", which a tensor can't represent",
          "fill or drop them first");
 }
 

@@ -130,10 +130,12 @@ void Service::check_caller(std::string_view authorization, std::string_view auth
   if (!authorization.empty() || !auth_token.empty()) throw UnauthenticatedError("the token is wrong");
   throw UnauthenticatedError(
       access_.login
-          ? "this server requires a login, and the call has none: log in with a user name and a password"
-          : "this server requires a token, and the call has none: give it as token= or in CROSSDOCK_TOKEN; with "
-            "other clients, log in with the token as the password, or send the header \"authorization: Bearer "
-            "<token>\"");
+          ? "this server requires a login, and the call has none: give a user name and a password as login= in Python, "
+            "or in CROSSDOCK_LOGIN to the command crossdock; other clients log in with them"
+          : "this server requires a token, and the call has none: give it as token= in Python, or in CROSSDOCK_TOKEN "
+            "to "
+            "the command crossdock; with other clients, log in with the token as the password, or send the header "
+            "\"authorization: Bearer <token>\"");
 }
 
 std::string Service::bearer_for(const BasicAuth& login) const {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/amounts.h"
 #include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "crossdock/version.h"
@@ -544,9 +545,8 @@ void Link::check_closing(bool closing, bool aborted, std::int64_t since) {
   }
   closing_until_ = std::max(since, aborted ? 0 : progress_ms_) + to_ms(options_.timeout);
   if (now < closing_until_) return;
-  const auto late =
-      std::make_exception_ptr(TimeoutError(agreement_.peer + " took nothing for " +
-                                           std::to_string(to_ms(options_.timeout)) + " ms while this end was closing"));
+  const auto late = std::make_exception_ptr(TimeoutError(
+      agreement_.peer + " took nothing for " + in_seconds(*options_.timeout) + " while this end was closing"));
   {
     const std::lock_guard lock(mutex_);
     if (!close_over_) close_failure_ = late;

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/amounts.h"
 #include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 #include "device/leak.h"
@@ -146,7 +147,7 @@ Message Peer::recv(const TimeLimit& timeout, const transport::InterruptHook& int
     const auto signal = std::make_shared<Signal>();
     link_->when_readable(notifier(signal));
     if (!signal->wait(left.ms(), interrupted, "waiting for a message of a peer")) {
-      throw TimeoutError(name() + " sent no message within " + std::to_string(to_ms(timeout)) + " ms");
+      throw TimeoutError(name() + " sent no message within " + in_seconds(*timeout));
     }
   }
 }
@@ -192,7 +193,7 @@ std::unique_ptr<Peer> PeerListener::accept(const TimeLimit& timeout, const trans
     const auto signal = std::make_shared<Signal>();
     when_readable(notifier(signal));
     if (!signal->wait(left.ms(), interrupted, "waiting for a peer")) {
-      throw TimeoutError("no peer connected within " + std::to_string(to_ms(timeout)) + " ms");
+      throw TimeoutError("no peer connected within " + in_seconds(*timeout));
     }
   }
 }

@@ -177,8 +177,9 @@ Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const
     check_takes_sources();
     if (!options.replace && items_.contains(name)) {
       throw InvalidArgumentError(in_quotes(name) +
-                                 " is already published, and it isn't to be replaced: withdraw it first, or ask for "
-                                 "that (replace; for Flight clients, the server must allow it)");
+                                 " is already published, and it isn't to be replaced: withdraw it first, or publish it "
+                                 "with replace=True; a server takes that from clients with puts=\"replace\" "
+                                 "(`crossdock serve --puts replace`)");
     }
   }
   auto item = std::make_shared<Item>();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/amounts.h"
 #include "core/text.h"
 #include "crossdock/core/error.h"
 
@@ -79,10 +80,6 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-std::string counted(std::uint64_t count, const char* one) {
-  return std::to_string(count) + ' ' + one + (count == 1 ? "" : "s");
-}
-
 std::string text_of_summary(const ipc::MessageSummary& message) {
   std::string out(ipc::kind_name(message.kind));
   switch (message.kind) {
@@ -91,7 +88,7 @@ std::string text_of_summary(const ipc::MessageSummary& message) {
       out += ' ' + std::to_string(message.dictionary_id) + (message.is_delta ? " (delta)" : "");
       [[fallthrough]];
     case ipc::MessageKind::kRecordBatch:
-      out += ": " + std::to_string(message.num_rows) + (message.num_rows == 1 ? " row, " : " rows, ") +
+      out += ": " + counted(static_cast<std::uint64_t>(message.num_rows), "row") + ", " +
              counted(message.n_nodes, "node") + ", " + counted(message.n_buffers, "buffer") + ", body " +
              counted(static_cast<std::uint64_t>(message.body_length), "byte");
       if (message.codec != ipc::Codec::kNone) {
@@ -182,8 +179,7 @@ std::string to_text(const WireMessage& message) {
   switch (message.kind) {
     case WireKind::kWantData: out += "  ticket " + shown(message.text); break;
     case WireKind::kFreeData:
-      out += "  " + std::to_string(message.n_buffers) + (message.n_buffers == 1 ? " address: " : " addresses: ") +
-             text_of_addresses(message, false);
+      out += "  " + counted(message.n_buffers, "address", "addresses") + ": " + text_of_addresses(message, false);
       break;
     case WireKind::kMetadata:
       out += "  " + (message.message ? text_of_summary(*message.message) : "malformed: " + printable(message.text));

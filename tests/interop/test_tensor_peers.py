@@ -289,14 +289,14 @@ def test_nulls_that_a_slice_doesnt_show_dont_count() -> None:
     for shown in (lists, lists[:2], lists[1:], nested[2:]):
         with pytest.raises(BufferError, match="nulls"):
             xd.asarray(shown)
-    with pytest.raises(BufferError, match=r"has nulls \(1\), which"):
+    with pytest.raises(BufferError, match="1 null, "):
         xd.asarray(lists[1:])
 
 
 @pytest.mark.parametrize(
     ("column", "text"),
     [
-        (pa.array([1, None]), r"has nulls \(1\), which"),
+        (pa.array([1, None]), "1 null, "),
         (pa.array([[1], None], pa.list_(pa.int8(), 1)), "nulls"),
         (pa.array(["a"]), "cast it"),
         (pa.array([[1]]), "cast it"),

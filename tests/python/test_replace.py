@@ -41,7 +41,7 @@ def test_it_is_true_or_false():
 
 def test_without_it_the_error_says_so():
     with xd.serve({"x": version(1)}) as server:
-        with pytest.raises(xd.InvalidArgumentError, match="isn't to be replaced: withdraw it first"):
+        with pytest.raises(xd.InvalidArgumentError, match="withdraw it first, or publish it with replace=True; "):
             server.publish("x", version(2))
         server.publish("y", version(2), replace=True)  # There is nothing to replace.
 

@@ -64,7 +64,10 @@ std::string Offers::take(const std::string& peer, const flight::Offer& offer) {
   }
   check_name(offer.name);
   if ((offer.only_new || options_.flight.puts == FlightPuts::kNew) && is_taken(offer.name)) {
-    throw InvalidArgumentError('"' + excerpt(offer.name) + "\" is already published, and it isn't to be replaced");
+    throw InvalidArgumentError('"' + excerpt(offer.name) +
+                               "\" is already published, and it isn't to be replaced: "
+                               "give it with replace=True; a server takes that from clients with puts=\"replace\" "
+                               "(`crossdock serve --puts replace`)");
   }
   std::string ticket = make_ticket();
   const std::string host = peer_host(peer);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/amounts.h"
 #include "core/milliseconds.h"
 #include "crossdock/core/error.h"
 
@@ -132,7 +133,7 @@ void OutgoingCall::wait_until(Ready ready, int timeout_ms, const transport::Inte
   while (!ready()) {
     if (timeout_ms >= 0 && Clock::now() >= deadline) {
       throw TimeoutError("the Flight server at " + channel_->where() + " didn't answer within " +
-                         std::to_string(timeout_ms) + " ms");
+                         in_seconds(std::chrono::milliseconds(timeout_ms)));
     }
     auto until = Clock::now() + kHookInterval;
     if (timeout_ms >= 0) until = std::min(until, deadline);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/amounts.h"
 #include "crossdock/core/error.h"
 #include "transport/transport.h"
 
@@ -33,7 +34,8 @@ class Deadline {
     if (timeout_ms_ < 0) return kSliceMs;
     const std::int64_t left = left_ms();
     if (left <= 0) {
-      throw TimeoutError(where_ + " didn't answer within " + std::to_string(timeout_ms_) + " ms");
+      throw TimeoutError(where_ + " didn't answer within " + in_seconds(std::chrono::milliseconds(timeout_ms_)) +
+                         ": is it a Crossdock server?");
     }
     return static_cast<int>(std::min<std::int64_t>(left, kSliceMs));
   }

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <new>
 
+#include "core/amounts.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport {
@@ -57,7 +58,7 @@ void HandshakeQueue::advance() {
       was_long = client->state != State::kEnded && Clock::now() - begun > kLongTurn;
     }
     if (client->state == State::kWaiting && now >= client->deadline) {
-      const std::string late = "no handshake arrived within " + std::to_string(timeout_.count()) + " ms";
+      const std::string late = "no handshake arrived within " + in_seconds(timeout_);
       if (client->rejection) {
         send(*client->handshake, *client->rejection);
       } else {

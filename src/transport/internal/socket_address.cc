@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "core/text.h"
 #include "crossdock/core/error.h"
@@ -19,18 +20,31 @@ namespace {
 
 constexpr std::size_t kMostHost = 255;  ///< Bytes: of a name of DNS, or an IPv6 address with its interface.
 
-[[noreturn]] void fail(std::string_view scheme, const std::string& address, const std::string& what) {
-  throw UriError("bad address " + shown(std::string(scheme) + ":" + address) + ": " + what + "; write " +
-                 std::string(scheme) + "://host:port, with an IPv6 address in brackets");
+/// port: what is probably meant as a port of this machine, if anything is.
+[[noreturn]] void fail(std::string_view scheme, const std::string& address, const std::string& what,
+                       std::string_view port = {}) {
+  const std::string begin = std::string(scheme) + "://";
+  throw UriError("bad address " + shown(std::string(scheme) + ":" + address) + ": " + what + "; " +
+                 (port.empty() ? "write " + begin + "host:port, with an IPv6 address in brackets"
+                               : "did you mean " + begin + "localhost:" + std::string(port) + "?"));
 }
 
-std::uint16_t parse_port(std::string_view scheme, const std::string& address, std::string_view text) {
+std::optional<std::uint16_t> port_in(std::string_view text) noexcept {
   std::uint16_t port = 0;
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, port);
-  if (error != std::errc{} || stopped != end) fail(scheme, address, "its port must be a number from 0 to 65535");
-  return port;
+  return error == std::errc{} && stopped == end ? std::optional(port) : std::nullopt;
 }
+
+std::uint16_t parse_port(std::string_view scheme, const std::string& address, std::string_view text) {
+  const auto port = port_in(text);
+  if (!port) fail(scheme, address, "its port must be a number from 0 to 65535");
+  return *port;
+}
+
+/// Returns whether a text without a port is one. As a host it is an address of 0.0.0.0/8, which no machine has; 0 is
+/// all of a machine's addresses.
+bool is_port_alone(std::string_view text) noexcept { return port_in(text).value_or(0) != 0; }
 
 bool is_v6(const SocketAddress& address) noexcept { return address.storage.ss_family == AF_INET6; }
 const sockaddr_in& v4_of(const SocketAddress& address) noexcept {
@@ -51,7 +65,9 @@ SocketAddress address_of(int socket, int (*ask)(int, sockaddr*, socklen_t*), con
 
 HostPort parse_address(std::string_view scheme, const std::string& address) {
   if (address.empty()) return {};
-  if (!address.starts_with("//")) fail(scheme, address, "two slashes must follow the scheme");
+  if (!address.starts_with("//")) {
+    fail(scheme, address, "two slashes must follow the scheme", is_port_alone(address) ? address : "");
+  }
   std::string_view rest = std::string_view(address).substr(2);
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.find('/') != std::string_view::npos) fail(scheme, address, "only a query may follow the port");
@@ -71,6 +87,9 @@ HostPort parse_address(std::string_view scheme, const std::string& address) {
     if (colon != rest.rfind(':')) fail(scheme, address, "an IPv6 address must be in brackets");
     out.host = rest.substr(0, colon);
     if (colon != std::string_view::npos) port = rest.substr(colon);
+  }
+  if (port.empty() && is_port_alone(out.host)) {
+    fail(scheme, address, out.host + " is a host here, not a port", out.host);
   }
   if (out.host.size() > kMostHost) fail(scheme, address, "no host has so long a name");
   if (!port.empty()) out.port = parse_port(scheme, address, port.substr(1));

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/amounts.h"
 #include "core/event_fd.h"
 #include "core/milliseconds.h"
 #include "core/unique_fd.h"
@@ -235,8 +236,9 @@ class MemoryConnection final : public Connection {
     }
     if (!there()) {
       throw ProtocolError("memory: a message names region " + std::to_string(number) + ", which the peer " +
-                          (other_.gone ? "did not announce before it disconnected"
-                                       : "did not announce within " + std::to_string(timeout_ms) + " ms"));
+                          (other_.gone
+                               ? "did not announce before it disconnected"
+                               : "did not announce within " + in_seconds(std::chrono::milliseconds(timeout_ms))));
     }
     return known(number, &other_.regions.at(number));
   }

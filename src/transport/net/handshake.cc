@@ -124,7 +124,9 @@ std::vector<std::byte> ServerHandshake::read_opening(std::vector<std::byte> reco
   role_ = checked_role(hello_.role, hello_.max_message, serves_);
   if (token_.empty()) return {};
   if (!hello_.has_token) {
-    throw Rejection{{Refusal::kNotAllowed, "this server requires a token, but the client has none"}};
+    throw Rejection{{Refusal::kNotAllowed,
+                     "this server requires a token, and the client has none: give it as token= in Python, or in "
+                     "CROSSDOCK_TOKEN to the command crossdock"}};
   }
   opening_ = std::move(record);
   challenge_ = encode(Challenge{make_nonce()});

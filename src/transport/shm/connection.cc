@@ -9,6 +9,7 @@
 #include <chrono>
 #include <exception>
 
+#include "core/amounts.h"
 #include "core/milliseconds.h"
 #include "device/memfd.h"
 #include "device/memory_handle.h"
@@ -460,7 +461,7 @@ std::shared_ptr<const PeerRegion> ShmConnection::peer_region(std::uint64_t addre
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
       if (left <= 0) {
         throw ProtocolError(where_ + " used region " + std::to_string(number) + " but didn't announce it within " +
-                            std::to_string(timeout_ms) + " ms");
+                            in_seconds(std::chrono::milliseconds(timeout_ms)));
       }
       pollfd ask{socket_->get(), POLLIN, 0};
       ::poll(&ask, 1, static_cast<int>(interrupted ? std::min<std::int64_t>(left, kHookInterval.count()) : left));

@@ -93,7 +93,7 @@ TEST_F(CheckFull, NullCountsAreTheBitmaps) {
   for (const std::int64_t wrong : {0, 2, 3}) {
     batch.nodes[0].null_count = wrong;
     EXPECT_THAT(refused(batch), HasSubstr("field \"i\": null count " + std::to_string(wrong) +
-                                          ", but its validity marks 1 elements as null"));
+                                          ", but its validity marks 1 element as null"));
   }
   for (const std::int64_t right : {1, -1}) {
     batch.nodes[0].null_count = right;

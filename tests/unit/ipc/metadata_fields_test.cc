@@ -140,7 +140,7 @@ const std::vector<Case>& cases() {
       {"batch", "Buffer.length", kMax, kRefused, "isn't inside the body of 704 bytes"},
       {"batch", "Buffer.offset", 65, kRefused,
        "buffer 0 (offset 65, length 2) overlaps buffer 1 (offset 64, length 36)"},
-      {"batch", "Buffer.length", 0, kRefused, "nulls (1), but no validity buffer"},
+      {"batch", "Buffer.length", 0, kRefused, "1 null, but no validity buffer"},
       {"compressed", "Buffer.length", 25, kRefused, "buffer 1 (offset 24, length 40) overlaps buffer 0"},
       {"compressed", "RecordBatch.compression", kLeftOut, kRefused, "buffer 1 has 40 bytes, too few for 8 elements"},
       {"compressed", "BodyCompression.codec", kLeftOut, "zstd", "lz4"},

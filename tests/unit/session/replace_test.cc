@@ -46,7 +46,10 @@ TEST_F(ReplaceTest, WithoutItANameThatIsTakenStays) {
     server.publish("x", Source::table(number_stream(2, 10)));
     FAIL();
   } catch (const InvalidArgumentError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("isn't to be replaced"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("isn't to be replaced: withdraw it first, or publish it with replace=True; a server takes that "
+                  "from clients with puts=\"replace\" (`crossdock serve --puts replace`)"));
   }
   Client client(server.uri());
   EXPECT_EQ(client.list()[0].rows, 10);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport {
@@ -31,6 +33,29 @@ TEST(SocketAddresses, BadOnesAreNamed) {
   }
   EXPECT_EQ(parse_address("tcp", "//" + std::string(255, 'h')).host.size(), 255U);
   EXPECT_THROW(parse_address("tcp", "//" + std::string(256, 'h')), UriError);
+}
+
+TEST(SocketAddresses, APortAloneIsTakenForNoHost) {
+  const auto error_of = [](const char* scheme, const char* address) -> std::string {
+    try {
+      parse_address(scheme, address);
+    } catch (const UriError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(error_of("tcp", "7700"),
+            "bad address 'tcp:7700': two slashes must follow the scheme; did you mean tcp://localhost:7700?");
+  EXPECT_EQ(error_of("ucx", "//7700"),
+            "bad address 'ucx://7700': 7700 is a host here, not a port; did you mean ucx://localhost:7700?");
+  EXPECT_EQ(error_of("tcp+tls", "//7700/"),
+            "bad address 'tcp+tls://7700/': 7700 is a host here, not a port; did you mean tcp+tls://localhost:7700?");
+  EXPECT_EQ(error_of("tcp", "host:7700"),
+            "bad address 'tcp:host:7700': two slashes must follow the scheme; write tcp://host:port, with an IPv6 "
+            "address in brackets");
+  for (const char* address : {"//0", "//65536", "//2130706433", "//7700:1", "//10.0.0.7"}) {
+    EXPECT_EQ(error_of("tcp", address), "none") << address;
+  }
 }
 
 TEST(SocketAddresses, IsWrittenAsAUriHasIt) {

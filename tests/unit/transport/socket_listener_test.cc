@@ -241,7 +241,7 @@ TEST_F(SocketListenerTest, AClientThatStallsIsRejectedInTime) {
     EXPECT_FALSE(listener_.accept());
   }
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 500ms);
-  EXPECT_EQ(answer(silent), "3 no handshake arrived within 500 ms");
+  EXPECT_EQ(answer(silent), "3 no handshake arrived within 0.5 s");
 }
 
 TEST_F(SocketListenerTest, TheOldestGivesWayToANewClient) {
