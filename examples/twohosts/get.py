@@ -9,5 +9,8 @@ import crossdock as xd
 
 if len(sys.argv) != 2:
     sys.exit("usage: CROSSDOCK_TOKEN=SECRET python get.py URI, where serve.py prints the URI and has the same token")
-with xd.connect(sys.argv[1], token=os.environ["CROSSDOCK_TOKEN"]) as client:
+token = os.environ.get("CROSSDOCK_TOKEN")
+if not token:
+    sys.exit("CROSSDOCK_TOKEN isn't set: set it to the same secret on both machines, as this folder's README.md says")
+with xd.connect(sys.argv[1], token=token) as client:
     print(pa.table(client.get("weather")))

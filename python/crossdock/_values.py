@@ -118,7 +118,8 @@ def cell(column: Column, index: int) -> str:
 
 def column_text(column: Column) -> str:
     """Returns what the column is, and below it its first elements, if the host can read them."""
-    summary = f"<crossdock.Column {shown(column.name, 100)!r}: {shown(column.type, 100)}, {len(column):,} elements>"
+    elements = counted(len(column), "element")
+    summary = f"<crossdock.Column {shown(column.name, 100)!r}: {shown(column.type, 100)}, {elements}>"
     try:
         cells = [cell(column, i) for i in range(min(len(column), _MOST_ROWS))]
     except (ExportError, InvalidDataError, ValueError) as error:

@@ -37,7 +37,7 @@ from crossdock._options import (
     scheme_of,
     transports,
 )
-from crossdock._text import class_of, shown
+from crossdock._text import class_of, counted, shown
 from crossdock.errors import InvalidArgumentError, StreamBusyError
 from crossdock.pool import Pool
 from crossdock.pool import default as default_pool
@@ -69,7 +69,8 @@ class Message(NamedTuple):
 
     def __repr__(self) -> str:
         size = sum(frame.nbytes for frame in self.frames)
-        return f"<crossdock.peers.Message: {len(self.meta)} bytes of meta, {len(self.frames)} frames of {size} bytes>"
+        frames = counted(len(self.frames), "frame")
+        return f"<crossdock.peers.Message: {len(self.meta)} bytes of meta, {frames} of {size} bytes>"
 
 
 class Peer:

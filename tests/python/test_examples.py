@@ -169,6 +169,17 @@ def test_twohosts_without_an_address(name):
     assert re.fullmatch(rf"usage: CROSSDOCK_TOKEN=SECRET python {name} .*\n", done.stderr)
 
 
+@pytest.mark.parametrize("name", ["serve.py", "get.py"])
+def test_twohosts_without_a_token(name, monkeypatch):
+    monkeypatch.delenv("CROSSDOCK_TOKEN", raising=False)
+    command = [sys.executable, str(EXAMPLES / "twohosts" / name), "tcp://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "CROSSDOCK_TOKEN isn't set: set it to the same secret on both machines, as this folder's README.md says\n",
+    )
+
+
 def test_arena():
     assert run("arena.py").splitlines() == ["8000000 bytes served, 0 copied", "read-only now: True", "equal: True"]
 
