@@ -147,6 +147,72 @@ def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
     assert f"the folder of shm:{tmp_path}/nowhere/f doesn't exist" in err
 
 
+def test_a_file_in_place_of_a_uri_says_which_commands_take_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path)
+    (tmp_path / "my planes.parquet").touch()
+    (tmp_path / "folder").mkdir()
+    expected = "and the URI of a server is expected here, such as shm:flights; "
+    inspects, serves = (
+        "`crossdock inspect flights.arrow` shows what is in it, ",
+        "`crossdock serve flights.arrow` serves it",
+    )
+    for command in ("get", "ls", "top", "relay"):
+        _, err = crossdock(command, "flights.arrow", expect=2)
+        assert err == f"UriError: flights.arrow is a file, {expected}{inspects}{serves}\n"
+    _, err = crossdock("get", "my planes.parquet", expect=2)
+    assert err == f"UriError: my planes.parquet is a file, {expected}`crossdock serve 'my planes.parquet'` serves it\n"
+    _, err = crossdock("ls", "folder", expect=2)
+    assert err == f"UriError: folder is a folder, {expected}`crossdock serve folder` serves it\n"
+    _, err = crossdock("ls", "flights", expect=2)
+    assert err.endswith("; did you mean shm:flights?\n")
+
+
+@pytest.mark.parametrize("uri", ["shm:flights", "tcp://localhost:7700"])
+def test_a_uri_in_place_of_a_file_says_where_it_goes(uri):
+    _, err = crossdock("serve", uri, expect=2)
+    assert err == (
+        f"InvalidArgumentError: {uri} is the URI of a server, and a file to serve is expected here; to listen at this "
+        f"URI, give the file and --uri {uri}\n"
+    )
+
+
+def test_a_port_alone_is_said_to_be_one(tmp_path):
+    path = file(tmp_path)
+    for uri, error in (
+        ("tcp:7700", "bad address 'tcp:7700': two slashes must follow the scheme; did you mean tcp://localhost:7700?"),
+        ("tcp://7700", "bad address 'tcp://7700': 7700 is a host here, not a port; did you mean tcp://localhost:7700?"),
+    ):
+        for arguments in (("ls", uri), ("relay", uri), ("serve", path, "--uri", uri)):
+            _, err = crossdock(*arguments, expect=2)
+            assert err == f"UriError: {error}\n"
+    for given, meant in (("7700", "localhost:7700"), ("http://host:80/", "host:80"), ("http://[::1]:80", "[::1]:80")):
+        _, err = crossdock("ls", given, expect=2)
+        assert err.endswith(f"; did you mean tcp://{meant}?\n")
+    _, err = crossdock("relay", "host:7700", expect=2)
+    assert err.endswith("; did you mean tcp://host:7700?\n")
+    for given in ("http:80", "grpc:80", "ftp://host:80"):
+        _, err = crossdock("ls", given, expect=2)
+        assert "did you mean" not in err
+
+
+def test_another_program_is_asked_about():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        uri = f"tcp://127.0.0.1:{other.getsockname()[1]}"
+        _, err = crossdock("ls", uri, "--timeout", 0.25, expect=4)
+    assert err == f"TimeoutError: {uri} didn't answer within 0.25 s: is it a Crossdock server?\n"
+
+
+def test_a_missing_token_says_how_it_is_given(monkeypatch):
+    monkeypatch.delenv("CROSSDOCK_TOKEN", raising=False)
+    with xd.serve({"t": TABLE}, "tcp:", token="a secret") as server:
+        _, err = crossdock("ls", server.uri, expect=1)
+    assert err.endswith(
+        "this server requires a token, and the client has none: give it as token= in Python, or in CROSSDOCK_TOKEN to "
+        "the command crossdock\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["..", ".", "a b", "-x", "a\\b", "n" * 49, "n" * 10_000, "fl\u00fcge", "\udcff\udcfe"])
 def test_what_is_no_name_is_wrong_usage(tmp_path, name):
     path = file(tmp_path)

@@ -21,6 +21,7 @@ import pytest
 from tests.terminal import on_a_terminal
 
 import crossdock as xd
+from crossdock._names import parsed_name
 from crossdock.cli import writing
 
 ROWS = 25
@@ -255,6 +256,13 @@ def test_shells_complete_servers_and_names(no_leftovers):
 def test_every_help_has_examples(command):
     run = subprocess.run([sys.executable, "-m", "crossdock", command, "-h"], capture_output=True, text=True, check=True)
     assert f"  crossdock {command}" in run.stdout.partition("Examples:")[2]
+    assert re.findall(r"<[a-z].*?>|\bElse:", run.stdout) == []  # no types of Python
+
+
+def test_the_name_of_bytes_in_the_help_is_one_that_is_read():
+    run = subprocess.run([sys.executable, "-m", "crossdock", "get", "-h"], capture_output=True, text=True, check=True)
+    (name,) = re.findall(r"b'.*?'", run.stdout)
+    assert parsed_name(name) == b"\0"
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

@@ -310,11 +310,31 @@ def test_bad_files(tmp_path: Path) -> None:
     assert err.startswith("InvalidArgumentError: ")
 
 
-def test_a_file_that_only_serve_reads(tmp_path: Path) -> None:
-    pa.parquet.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
-    _, err = inspect(tmp_path / "x.parquet", expect=1)
-    assert err.startswith("InvalidDataError: ")
-    assert "`crossdock serve` reads .parquet" in err
+def test_what_only_serve_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pa.parquet.write_table(pa.table({"x": [1]}), "x.parquet")
+    for name in ("x.csv", "my x.jsonl", "x.json"):
+        Path(name).write_text('{"x": 1}\n')
+    Path("folder").mkdir()
+    for name, in_shell, what, kind, code in (
+        ("x.parquet", "x.parquet", "a Parquet file", "InvalidDataError", 1),
+        ("x.csv", "x.csv", "a CSV file", "InvalidDataError", 1),
+        ("x.json", "x.json", "a JSON file", "InvalidDataError", 1),
+        ("my x.jsonl", "'my x.jsonl'", "a JSON file", "InvalidDataError", 1),
+        ("folder", "folder", "a folder", "InvalidArgumentError", 2),
+    ):
+        _, err = inspect(name, expect=code)
+        assert err == (
+            f"{kind}: {name} is {what}, and `crossdock inspect` reads Arrow IPC files only; `crossdock serve "
+            f"{in_shell}` serves it and prints a URI, and `crossdock get URI` shows the schema and the first rows\n"
+        )
+
+
+def test_the_name_of_a_server_in_place_of_its_uri(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with xd.serve({"t": pa.table({"x": [1]})}, "shm:inspected"):
+        _, err = inspect("inspected", expect=3)
+    assert err == "NotFoundError: opening the file inspected: No such file or directory; did you mean shm:inspected?\n"
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from crossdock.cli.logs import LEVELS, set_up_logging
 from crossdock.cli.reporting import OK
 
 app = typer.Typer(
-    help="Hands tables and tensors over between processes, without a copy where that is possible.",
+    help="Passes tables and tensors from one process to another, without a copy where that is possible.",
     rich_markup_mode=None,  # plain help: rich's boxes break lines, and show a type for flags
     epilog=TOKEN + EXIT_CODES,
     no_args_is_help=True,
@@ -34,16 +34,22 @@ def _common(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error, and log everything.")] = False,
     log_level: Annotated[
         str | None,
-        typer.Option(help=f"What is logged on stderr: {', '.join(LEVELS)}. Else: warning.", show_default=False),
+        typer.Option(
+            metavar="LEVEL",
+            help=f"Log messages of this level and above on stderr: {', '.join(LEVELS)}. Default: warning.",
+            show_default=False,
+        ),
     ] = None,
     log_json: Annotated[
         bool | None,
         typer.Option(
-            "--log-json/--log-text", help="Log one JSON object a line, and errors so, too.", show_default=False
+            "--log-json/--log-text",
+            help="Log as JSON, one object on each line, errors included; or as text. Default: as text.",
+            show_default=False,
         ),
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     reporting.show_tracebacks = debug

@@ -15,6 +15,7 @@ from crossdock._text import quoted, shown
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import FAILED, OK, report_error, reported
+from crossdock.cli.sections import Command
 
 
 def _path_given(module: str, expression: str) -> typer.BadParameter:
@@ -82,29 +83,30 @@ crossdock check 'my_library:lambda: Array(3)' --protocol dlpack
 """
 
 
-@app.command(short_help="Checks how an object exports its data.", epilog=_EXAMPLES + EXIT_CODES)
+@app.command(cls=Command, short_help="Checks how an object exports its data.", epilog=_EXAMPLES + EXIT_CODES)
 def check(
     target: Annotated[
         str,
         typer.Argument(
             metavar="MODULE:EXPRESSION",
-            help="What to check: an object, or a callable without arguments that makes one, which lets more be seen: "
-            "'my_library:Array', 'numpy:arange(3)', 'pyarrow:lambda: array([1, 2])'.",
+            help="What to check: an object, or a callable without arguments that makes one. With a callable, more "
+            "rules are checked. For example 'my_library:Array', 'numpy:arange(3)' or 'pyarrow:lambda: array([1, 2])'.",
             show_default=False,
         ),
     ],
     protocol: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this one; may be given more than once. Else: all that it claims. One of dlpack, "
-            "dlpack-exchange, cuda-array-interface, array-interface, buffer, sycl-usm-array-interface, arrow-schema, "
-            "arrow-device-array, arrow-array, arrow-device-stream, arrow-stream.",
+            metavar="NAME",
+            help="Check only this protocol; may be given more than once. Default: all that the object has. One of "
+            "dlpack, dlpack-exchange, cuda-array-interface, array-interface, buffer, sycl-usm-array-interface, "
+            "arrow-schema, arrow-device-array, arrow-array, arrow-device-stream, arrow-stream.",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Checks how an object exports its data, against the text of each protocol. Exit code 1 if a rule is broken."""
+    """Checks how an object exports its data, by the rules of each protocol. The exit code is 1 if a rule is broken."""
     with reported():
         thing: object = None
         try:

@@ -13,6 +13,7 @@ from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.layout import terminal_width, wrapped
 from crossdock.cli.output import print_left_out, print_table
 from crossdock.cli.reporting import reported
+from crossdock.cli.sections import Command
 from crossdock.cli.units import bytes_in_prose
 
 _EXAMPLES = """Examples:
@@ -21,12 +22,12 @@ crossdock devices --json
 """
 
 
-@app.command(short_help="Lists drivers, their devices, and networks.", epilog=_EXAMPLES + EXIT_CODES)
+@app.command(cls=Command, short_help="Lists drivers, their devices, and networks.", epilog=_EXAMPLES + EXIT_CODES)
 def devices(
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Lists the drivers and their devices: what each is called, its kinds of memory, and why a driver is absent. Then
-    the libraries of networks."""
+    """Lists the drivers and their devices, with the devices' names and kinds of memory. Says why a driver is missing.
+    Then lists the libraries of networks."""
     with reported():
         drivers = _native.devices()
         networks = _options.networks()

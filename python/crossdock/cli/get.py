@@ -22,6 +22,7 @@ from crossdock.cli.meter import Meter
 from crossdock.cli.options import (
     Checksum,
     RemoteReads,
+    Timeout,
     TlsCertificate,
     TlsKey,
     TlsRoots,
@@ -33,6 +34,7 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import print_left_out, print_table, pyarrow_for
 from crossdock.cli.reporting import reported
+from crossdock.cli.sections import Command
 from crossdock.cli.signals import on_end
 from crossdock.cli.writing import FORMATS, check_content, check_format, check_terminal, write_file, write_stdout
 
@@ -106,6 +108,7 @@ crossdock get shm:flights flights -o - --format csv | head
 
 
 @app.command(
+    cls=Command,
     short_help="Gets a table or tensors: into a file, or to look at it.",
     epilog=_EXAMPLES + TOKEN + EXIT_CODES,
 )
@@ -116,8 +119,8 @@ def get(
         typer.Argument(
             metavar="NAME",
             autocompletion=completion.names,
-            help="The name of a table or tensors, as `crossdock ls` shows it; of bytes: b'\\\\x00'. May be left out "
-            "where there is one alone.",
+            help="The name of a table or of tensors, as `crossdock ls` shows it; a name of bytes is written as in "
+            "Python, b'\\x00'. May be left out if the server has only one.",
             show_default=False,
         ),
     ] = None,
@@ -127,29 +130,36 @@ def get(
             "-o",
             "--output",
             metavar="FILE",
-            help="Write it here: .arrow or .feather (Arrow file), .arrows (Arrow stream), .parquet, .csv, "
-            ".jsonl (JSON, an object for each row); of a tensor .npy. '-' is stdout: an Arrow stream, or --format.",
+            help="Write to this file. Its ending selects the format: .arrow or .feather (Arrow file), .arrows (Arrow "
+            "stream), .parquet, .csv, .jsonl (a JSON object for each row); for a tensor .npy. '-' is stdout, to which "
+            "an Arrow stream is written if --format doesn't say otherwise.",
         ),
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="Of -o -: arrows, arrow, feather, parquet, csv or jsonl.", show_default=False),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="The format of -o -: arrows, arrow, feather, parquet, csv or jsonl.",
+            show_default=False,
+        ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("-n", "--rows", min=1, metavar="ROWS", help="The first ROWS rows, and no more.")
+        int | None, typer.Option("-n", "--rows", min=1, metavar="ROWS", help="Only the first ROWS rows.")
     ] = None,
-    columns: Annotated[str | None, typer.Option(help="Only these columns, in this order: a,b,c.")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns, in this order.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: a JSON object for each row, on a line; of tensors, for each.")
+        bool, typer.Option("--json", help="For programs: a JSON object on a line for each row, or for each tensor.")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+    timeout: Timeout = 10.0,
     checksum: Checksum = None,
     remote_reads: RemoteReads = None,
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Gets a table or tensors; writes it to a file, or says what it is and shows its first rows or its values."""
+    """Gets a table or tensors, and writes them to a file. Without a file, shows the schema and the first rows, or the
+    values of the tensors."""
     on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
     file = _check_output(output, form, as_json)
     trusted = trusted_of(remote_reads)

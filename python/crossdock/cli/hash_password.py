@@ -13,6 +13,7 @@ from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import reported
 from crossdock.cli.secrets import hashed_login
+from crossdock.cli.sections import Command
 
 _EXAMPLES = """Examples:
 
@@ -20,12 +21,12 @@ crossdock hash-password ada >> logins
 """
 
 
-@app.command(short_help="Makes a line for the file of `serve --logins`.", epilog=_EXAMPLES + EXIT_CODES)
+@app.command(cls=Command, short_help="Makes a line for the file of `serve --logins`.", epilog=_EXAMPLES + EXIT_CODES)
 def hash_password(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)],
 ) -> None:
-    """Reads a password from the terminal or from stdin, and prints a line for the file of `crossdock serve --logins`:
-    the user's name and the password's hash (scrypt)."""
+    """Reads a password from the terminal or from stdin. Prints a line for the file of `crossdock serve --logins`: the
+    name of the user and the hash of the password (scrypt)."""
     with reported():
         if sys.stdin is not None and sys.stdin.isatty():
             password = getpass.getpass("Password: ")

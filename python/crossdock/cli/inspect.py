@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import crossdock as xd
+from crossdock import _loading
 from crossdock._text import shown
 from crossdock.cli import completion, inspection
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.options import (
     Checksum,
+    Timeout,
     TlsCertificate,
     TlsKey,
     TlsRoots,
     connected,
+    is_uri,
     name_of,
     refuse_remote_handle,
+    server_hint,
     tls_of,
     uri_argument,
 )
 from crossdock.cli.reporting import reported
+from crossdock.cli.sections import Command
+
+# Files that inspect doesn't read, by their format.
+_OTHERS = {"parquet": "a Parquet file", "csv": "a CSV file", "json": "a JSON file"}
 
 _EXAMPLES = """Examples:
 
@@ -33,12 +42,15 @@ crossdock inspect shm:flights flights --wire
 """
 
 
-@app.command(short_help="Shows what is in a file, or what a server sends.", epilog=_EXAMPLES + TOKEN + EXIT_CODES)
+@app.command(
+    cls=Command, short_help="Shows what is in a file, or what a server sends.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+)
 def inspect(
     target: Annotated[
         str,
         uri_argument(
-            "A server, or an Arrow IPC file or stream file. A file whose name looks like a URI: './name:of'.",
+            "The URI of a server, or an Arrow IPC file or stream file. If a file's name looks like a URI, write './' "
+            "before it: './name:of'.",
             "URI|FILE",
         ),
     ],
@@ -47,36 +59,47 @@ def inspect(
         typer.Argument(
             metavar="NAME",
             autocompletion=completion.names,
-            help="Of a server: the table or tensors to look at; else all of them, without batches.",
+            help="The table or tensors of a server to look at. Default: the schemas of all of them.",
         ),
     ] = None,
-    buffers: Annotated[bool, typer.Option("--buffers", help="Show each buffer: kind, size, where it is.")] = False,
-    wire: Annotated[bool, typer.Option("--wire", help="Show the protocol's messages instead, as they pass.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: one JSON object; of a stream, one on each line.")
+    buffers: Annotated[
+        bool, typer.Option("--buffers", help="Show each buffer: its kind, its size and where it is.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Show at most so many batches, and dictionaries; 0: all.")] = 10,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and that each batch may take.")] = 10.0,
+    wire: Annotated[
+        bool, typer.Option("--wire", help="Show the messages of the protocol instead, as they are sent and received.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="For programs: one JSON object; for a NAME, one on each line.")
+    ] = False,
+    limit: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="Show at most N batches, and at most N dictionaries; 0: all of them."),
+    ] = 10,
+    timeout: Timeout = 10.0,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
     """Shows what is in a file, or what a server sends: schema, batches, dictionaries, buffers, messages."""
-    if not inspection.is_uri(target):
+    if not is_uri(target):
         for given, option in ((name, "NAME"), (wire or None, "--wire")):
             if given is not None:
                 raise typer.BadParameter(f"{shown(target)} is not a URI; {option} is for the URI of a server")
         with reported():
             try:
                 inspection.show_file(Path(target), buffers=buffers, as_json=as_json, limit=limit)
-            except xd.InvalidDataError as error:
-                if Path(target).suffix.lower() not in (".parquet", ".csv"):
+            except (xd.InvalidDataError, xd.InvalidArgumentError) as error:
+                what = "a folder" if Path(target).is_dir() else _OTHERS.get(_loading.format_of(target) or "")
+                if what is None:
                     raise
-                raise xd.InvalidDataError(
-                    f"{error}; inspect looks into Arrow files: `crossdock serve` reads {Path(target).suffix}, and "
-                    f"`crossdock get URI NAME -o FILE.arrow` makes an Arrow file of what is served"
+                raise type(error)(
+                    f"{target} is {what}, and `crossdock inspect` reads Arrow IPC files only; `crossdock serve "
+                    f"{shlex.quote(target)}` serves it and prints a URI, and `crossdock get URI` shows the schema and "
+                    "the first rows"
                 ) from None
+            except xd.NotFoundError as error:
+                raise xd.NotFoundError(f"{error}{server_hint(target)}") from None
         return
     if name is None and (wire or buffers):
         option = "--wire" if wire else "--buffers"

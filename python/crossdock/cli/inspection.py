@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
 # Limits of the text output, for one batch; --json writes everything.
 _MOST_BUFFERS = 1000
 _MOST_OF_A_VALUE = 80
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-
-
-def is_uri(target: str) -> bool:
-    """Returns whether `target` begins with a scheme. A file whose name looks like that is given as `./name:of`."""
-    return _URI.match(target) is not None
 
 
 def _pairs(pairs: Sequence[Sequence[str]]) -> str:

@@ -15,6 +15,7 @@ from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.options import (
     Checksum,
+    Timeout,
     TlsCertificate,
     TlsKey,
     TlsRoots,
@@ -25,6 +26,7 @@ from crossdock.cli.options import (
 )
 from crossdock.cli.output import number, print_json, print_left_out, print_table
 from crossdock.cli.reporting import reported
+from crossdock.cli.sections import Command
 
 _MOST_OF_A_WAIT = 1.0  # The most seconds to wait for one of several servers.
 
@@ -63,21 +65,25 @@ crossdock ls tcp://host:7700 --json
 
 
 @app.command(
-    short_help="Lists the tables and tensors of a server, or your servers.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+    cls=Command,
+    short_help="Lists the tables and tensors of a server, or your servers.",
+    epilog=_EXAMPLES + TOKEN + EXIT_CODES,
 )
 def ls(
     uri: Annotated[
         str | None,
-        uri_argument("The server, or a relay, as it printed it. Else: all of your servers that have a name."),
+        uri_argument(
+            "The URI of a server or a relay, as it printed it. Default: all of your servers that have a name."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for the answer.")] = 10.0,
+    timeout: Timeout = 10.0,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Lists the tables and tensors of a server, or this user's servers that listen at a name."""
+    """Lists the tables and tensors of a server. Without URI, lists this user's servers that listen at a name."""
     if uri is None:
         with reported():
             _list_servers(timeout, as_json)

@@ -25,8 +25,8 @@ MetricsAddress = Annotated[
     typer.Option(
         "--metrics",
         metavar="ADDRESS",
-        help="Also answers HTTP requests: /metrics for Prometheus, /healthz, and /readyz, which is ready once "
-        f"everything is served; at {HTTP_ADDRESS}. Needs prometheus-client.",
+        help="Also answer HTTP requests: /metrics for Prometheus, /healthz, and /readyz, which says when everything is "
+        f"served. {HTTP_ADDRESS}. Needs prometheus-client.",
         show_default=False,
     ),
 ]

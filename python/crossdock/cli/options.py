@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import crossdock as xd
-from crossdock import _native, _options
+from crossdock import _loading, _native, _options
 from crossdock._names import parsed_name
 from crossdock._text import quoted
 from crossdock.cli import completion
@@ -21,19 +22,29 @@ from crossdock.tls import read_pem
 # Titles of sections in the help of commands that have some.
 SERVICE, ACCESS = "As a service", "Who may connect"
 
+_NETWORKS = ("tcp", "tcp+tls", "ucx", "fabric", "grpc", "grpc+tls")
+SCHEMES = ("shm", *_NETWORKS)
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
-def uri_argument(about: str = "The server, or a relay, as it printed it.", metavar: str = "URI") -> Any:
+
+def uri_argument(about: str = "The URI of a server or a relay, as it printed it.", metavar: str = "URI") -> Any:
     """The argument that names a server. about: its help."""
     return typer.Argument(metavar=metavar, help=about, show_default=False, autocompletion=completion.uris)
 
 
 Uri = Annotated[str, uri_argument()]
 
+Timeout = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="How long connecting, and each answer and each batch, may take."),
+]
+
 Checksum = Annotated[
     bool | None,
     typer.Option(
         "--checksum/--no-checksum",
-        help="Over tcp, tell bytes that the network changed from data (CRC-32C). Else: as the other end asks.",
+        help="Over tcp and tcp+tls, check that the network hasn't changed any bytes (CRC-32C). Default: only if the "
+        "other end asks for it.",
         show_default=False,
     ),
 ]
@@ -42,7 +53,7 @@ TlsCertificate = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Over tcp+tls and grpc+tls: this end's certificate (PEM), and after it those of its issuers. A server "
+        help="Over tcp+tls and grpc+tls: this end's certificate (PEM), followed by those of its issuers. A server "
         "needs one.",
         show_default=False,
         rich_help_panel=ACCESS,
@@ -63,8 +74,8 @@ TlsRoots = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Over tcp+tls and grpc+tls: the certificates (PEM) of the trusted issuers. Else: those that the system "
-        "trusts.",
+        help="Over tcp+tls and grpc+tls: the certificates (PEM) of the issuers to trust. Default: those that the "
+        "system trusts.",
         show_default=False,
     ),
 ]
@@ -72,15 +83,16 @@ TlsRoots = Annotated[
 RemoteReads = Annotated[
     str | None,
     typer.Option(
-        help="'trusted': over ucx, with peers strictly as specified, bodies are read from memory. Every process that "
-        "reaches this one can then read and write all of its memory.",
+        metavar="trusted",
+        help="'trusted': over ucx, let peers that know only the published protocol transfer bodies by reading memory. "
+        "Every process that reaches this one can then read and write all of its memory.",
         show_default=False,
     ),
 ]
 
 
 def is_network(uri: str) -> bool:
-    return _options.scheme_of(uri) in ("tcp", "tcp+tls", "ucx", "fabric", "grpc", "grpc+tls")
+    return _options.scheme_of(uri) in _NETWORKS
 
 
 def token_of(uris: Iterable[str]) -> str | None:
@@ -125,6 +137,25 @@ def tls_of(
     return tls
 
 
+def is_uri(target: str) -> bool:
+    """Returns whether `target` begins with a scheme. A file whose name looks like that is given as `./name:of`."""
+    return _URI.match(target) is not None
+
+
+def refuse_file(uri: str) -> None:
+    """Refuses a file where a server's URI is expected, and says which commands take it."""
+    if is_uri(uri) or not os.path.exists(uri):
+        return
+    file, is_folder = shlex.quote(uri), os.path.isdir(uri)
+    helps = [f"`crossdock serve {file}` serves it"]
+    if not is_folder and _loading.format_of(uri) in ("arrow", None):
+        helps.insert(0, f"`crossdock inspect {file}` shows what is in it")
+    raise xd.UriError(
+        f"{uri} is a {'folder' if is_folder else 'file'}, and the URI of a server is expected here, such as "
+        f"shm:flights; {', '.join(helps)}"
+    )
+
+
 def refuse_remote_handle(uri: str) -> None:
     """Refuses a URI with a remote_handle, for commands that have no --remote-reads."""
     if "remote_handle=" in uri.partition("?")[2]:
@@ -154,6 +185,7 @@ def connected(
     tls: xd.TLS | None = None,
 ) -> xd.Client:
     check_checksum([uri], checksum)
+    refuse_file(uri)
     try:
         return xd.connect(
             uri,
@@ -172,9 +204,14 @@ def connected(
 
 
 def tcp_hint(uri: str) -> str:
-    """Returns a question for a host and a port without a scheme; of anything else, nothing."""
-    found = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}", uri)
-    return f"; did you mean tcp://{uri}?" if found else ""
+    """Returns a question for a host and a port, without a scheme or with that of a web page; of others, nothing."""
+    found = re.fullmatch(r"(https?://)?(([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})/?", uri)
+    return f"; did you mean tcp://{found[2]}?" if found and found[3].lower() not in (*SCHEMES, "http", "https") else ""
+
+
+def server_hint(name: str) -> str:
+    """Returns a question for the name of one of this user's servers without the scheme; of anything else, nothing."""
+    return f"; did you mean shm:{name}?" if name in _native.shm_names() else ""
 
 
 def _servers_hint(uri: str) -> str:

@@ -14,19 +14,23 @@ from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.observing import MetricsAddress, observed, print_addresses, set_ready
 from crossdock.cli.options import (
     Checksum,
+    Timeout,
     TlsCertificate,
     TlsKey,
     TlsRoots,
     bytes_of,
     check_checksum,
     login_of,
+    refuse_file,
     refuse_remote_handle,
     stats_option,
+    tcp_hint,
     tls_of,
     token_of,
 )
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import GRACE_SECONDS, Grace, Running
+from crossdock.cli.sections import Command
 from crossdock.cli.serve_options import Stats
 
 log = logging.getLogger("crossdock.cli")
@@ -37,14 +41,18 @@ crossdock relay tcp://host:7700 --at shm:flights --max-memory 8G
 """
 
 
-@app.command(short_help="Fetches tables once for all processes of this machine.", epilog=_EXAMPLES + TOKEN + EXIT_CODES)
+@app.command(
+    cls=Command,
+    short_help="Fetches tables once for all processes of this machine.",
+    epilog=_EXAMPLES + TOKEN + EXIT_CODES,
+)
 def relay(
     upstream: Annotated[
         list[str],
         typer.Argument(
             metavar="URI",
-            help="The server to fetch from, as it printed it. Several: the first that answers, and another one if its "
-            "server ends.",
+            help="The URI of the server to fetch from, as it printed it. Of several, the first one that answers is "
+            "used, and another one if that server ends.",
             show_default=False,
         ),
     ],
@@ -52,8 +60,8 @@ def relay(
         list[str] | None,
         typer.Option(
             metavar="URI",
-            help="Where to listen, may be given more than once, as `crossdock serve --uri`. Other relays can fetch "
-            "from a relay at a network. Else: 'shm:', which picks a name.",
+            help="Where to listen, as with `crossdock serve --uri`; may be given more than once. Relays of other "
+            "machines can fetch from a relay that listens at a network. Default: 'shm:', which picks a name.",
             show_default=False,
         ),
     ] = None,
@@ -61,20 +69,24 @@ def relay(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="The most memory for tables, as 800M, 64G or a number of bytes (K, M, G and T are powers of 1024). "
-            "What was not asked for the longest goes first. Else: a quarter of the machine's.",
+            help="The most memory for tables: a number of bytes, or such as 800M or 64G (K, M, G and T are powers of "
+            "1024). To make room, the table is dropped that was not requested for the longest time. Default: a quarter "
+            "of the machine's memory.",
             show_default=False,
         ),
     ] = None,
     max_age: Annotated[
-        float, typer.Option(min=0, help="Seconds to serve what is held without asking whether it has changed.")
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="How long a table is served without asking the server whether it has changed.",
+        ),
     ] = 0.0,
     stale: Annotated[
-        bool, typer.Option("--stale/--no-stale", help="Serve what is held while the server can't be reached.")
+        bool, typer.Option("--stale/--no-stale", help="Serve the tables in memory while the server can't be reached.")
     ] = True,
-    timeout: Annotated[
-        float, typer.Option(min=0, help="Seconds to connect in, and that each answer and batch of the server may take.")
-    ] = 10.0,
+    timeout: Timeout = 10.0,
     grace: Grace = None,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
@@ -83,14 +95,15 @@ def relay(
     stats: Stats = None,
     metrics: MetricsAddress = None,
 ) -> None:
-    """Fetches what the processes of this machine ask for from a server, once, and serves it to all of them, until
-    Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to; each of several on a line, and the address of the
-    metrics on the last one."""
+    """Fetches each table that a process of this machine requests from a server once, and serves it to all processes of
+    this machine, until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to. Several URIs are on a line each; the
+    address of --metrics is on the last line."""
     uris = at or ["shm:"]
     memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
     # Before the URI is printed: a program that reads the URI may stop the relay at once.
     with reported(), Running(GRACE_SECONDS if grace is None else grace) as running:
         for uri in upstream:
+            refuse_file(uri)
             refuse_remote_handle(uri)
         tls = tls_of([*upstream, *uris], tls_certificate, tls_key, roots=tls_roots)
         check_checksum(upstream, checksum)
@@ -108,6 +121,8 @@ def relay(
                 tls=tls,
                 stats=stats_option(stats),
             )
+        except (xd.SchemeError, xd.UriError) as error:
+            raise type(error)(f"{error}{next(filter(None, map(tcp_hint, [*upstream, *uris])), '')}") from None
         except xd.NotFoundError as error:
             # No server is there, as of the commands that connect; or the folder of a socket to listen at.
             raise xd.ConnectionError(str(error)) from None

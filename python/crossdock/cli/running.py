@@ -28,7 +28,7 @@ Grace = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help=f"How long streams under way may go on after SIGTERM. Else: {GRACE_SECONDS:g}.",
+        help=f"How long streams that are under way may continue after SIGTERM. Default: {GRACE_SECONDS:g}.",
         show_default=False,
         rich_help_panel=SERVICE,
     ),

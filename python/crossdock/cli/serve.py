@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
-from crossdock import _loading
+from crossdock import _loading, _options
 from crossdock._names import shown_name
 from crossdock._text import counted, quoted
 from crossdock.cli import serve_options as of
@@ -24,7 +24,7 @@ from crossdock.cli.config import TableSource
 from crossdock.cli.files import check_is_no_url
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.observing import MetricsAddress, check_metrics, observed, print_addresses, set_ready
-from crossdock.cli.options import Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, name_of
+from crossdock.cli.options import SCHEMES, Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, is_uri, name_of
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import Grace, Running, StoppedError
@@ -94,6 +94,15 @@ crossdock serve flights.arrow --flight 'grpc://*:8815'
 """
 
 
+def _refuse_uri(file: str) -> None:
+    """Refuses the URI of a server where a file is expected."""
+    if is_uri(file) and _options.scheme_of(file) in SCHEMES and not os.path.exists(file):
+        raise xd.InvalidArgumentError(
+            f"{file} is the URI of a server, and a file to serve is expected here; to listen at this URI, give the "
+            f"file and --uri {file}"
+        )
+
+
 def _named_files(files: list[Path], names: list[str]) -> dict[str | bytes, TableSource]:
     named = [name_of(one, "--name") for one in names] or [_loading.stem_of(path.resolve().name) for path in files]
     if len(named) != len(files):
@@ -141,8 +150,8 @@ def serve(
         list[str] | None,  # a Path of a URL would lose its slashes
         typer.Argument(
             metavar="FILE",
-            help="Arrow IPC files (served as they lie: no copy), or Parquet, CSV and JSON-lines files and folders of "
-            "them (read with pyarrow, into shared memory).",
+            help="Arrow IPC files, which are served without a copy; or Parquet, CSV and JSON-lines files and folders "
+            "of them, which pyarrow reads into shared memory.",
             show_default=False,
         ),
     ] = None,
@@ -178,8 +187,8 @@ def serve(
     wait: of.Wait = None,
     limits: of.LimitsOf = None,
 ) -> None:
-    """Serves the tables in FILE..., and those of a configuration file, until Ctrl-C or SIGTERM. Prints the URI to
-    connect to; each of several on a line, and the address of the metrics on the last one."""
+    """Serves the tables in files, and those of a configuration file, until Ctrl-C or SIGTERM. Prints the URI to
+    connect to. Several URIs are on a line each; the address of --metrics is on the last line."""
     if not files and config is None:
         raise typer.BadParameter("give a file, or --config", param_hint="FILE")
     given = _named_files([Path(file) for file in files or []], name or [])
@@ -189,6 +198,7 @@ def serve(
 
     with reported():
         for file in files or []:
+            _refuse_uri(file)
             check_is_no_url(file)
         setup = read()
         if check:

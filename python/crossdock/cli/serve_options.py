@@ -20,16 +20,19 @@ _FLIGHT = "Arrow Flight"
 Name = Annotated[
     list[str] | None,
     _option(
-        None, "The name of a file's table; once for each file, in their order. Else: the file's stem.", metavar="NAME"
+        None,
+        "The name of a file's table; once for each file, in the order of the files. Default: the file's name without "
+        "its ending.",
+        metavar="NAME",
     ),
 ]
 Uri = Annotated[
     list[str] | None,
     _option(
         None,
-        "Where to listen, may be given more than once: 'shm:NAME' is a name of this user's own, "
-        "'shm:/run/x.sock' a path; 'tcp:' picks a port of the loopback, 'tcp://*:7700' serves other machines, as "
-        "'tcp+tls://*:7700', 'ucx://*:7700' and 'fabric://*:7700' do. Else: 'shm:' and the first table's name.",
+        "Where to listen; may be given more than once. 'shm:NAME' is a name among this user's servers, "
+        "'shm:/run/x.sock' is a path. 'tcp:' picks a port of the loopback. 'tcp://*:7700' serves other machines, and "
+        "so do 'tcp+tls://*:7700', 'ucx://*:7700' and 'fabric://*:7700'. Default: 'shm:' and the first table's name.",
         metavar="URI",
     ),
 ]
@@ -37,7 +40,8 @@ Stable = Annotated[
     str | None,
     _option(
         None,
-        "'trust' that Arrow files don't change while they are served, or 'snapshot' them: one copy. Else: trust.",
+        "'trust': Arrow files are expected not to change while they are served. 'snapshot': each one is copied first. "
+        "Default: trust.",
         metavar="trust|snapshot",
     ),
 ]
@@ -45,38 +49,42 @@ ConfigFile = Annotated[
     Path | None,
     _option(
         SERVICE,
-        "A configuration file (TOML). SIGHUP has it read again. What is given here as well wins; FILE... are served "
-        "beside its tables.",
+        "A configuration file (TOML). SIGHUP makes the server read it again. Options of the command line win over the "
+        "file's. Each FILE is served beside the file's tables.",
         metavar="FILE",
     ),
 ]
 Check = Annotated[
     bool,
-    _option(SERVICE, "Only check the configuration, the options and the files that they name, and end.", "--check"),
+    _option(
+        SERVICE, "Only check the configuration, the options and the files that they name. Nothing is served.", "--check"
+    ),
 ]
 Stats = Annotated[
     str | None,
     _option(
         ACCESS,
-        "'any': whoever may connect may read the server's statistics, as `crossdock top` does. Else: its own user, and "
-        "over networks who has proved a token or a certificate.",
+        "'any': every client may read the server's statistics, as `crossdock top` does. Default: only clients of its "
+        "own user, and over networks those that have proved a token or a certificate.",
         metavar="any",
     ),
 ]
 Window = Annotated[
     int | None,
-    _option(_LIMITS, "Messages that a consumer may be behind before its stream pauses. Else: 64.", metavar="NUMBER"),
+    _option(_LIMITS, "Messages that a consumer may be behind before its stream pauses. Default: 64.", metavar="NUMBER"),
 ]
 LeaseLimit = Annotated[
     str | None,
-    _option(_LIMITS, "Memory of live streams that one consumer may hold, as 800M or 64G. Else: 1G.", metavar="SIZE"),
+    _option(
+        _LIMITS, "Memory of live streams that one consumer may hold, such as 800M or 64G. Default: 1G.", metavar="SIZE"
+    ),
 ]
 LeasePatience = Annotated[
     str | None,
     _option(
         _LIMITS,
-        "Seconds that a consumer may stay at that limit before it gets batches by value, or 'none': no limit. Else: "
-        "0.01.",
+        "Seconds that a consumer may stay at --lease-limit before it gets copies of batches instead; 'none': no limit. "
+        "Default: 0.01.",
         metavar="SECONDS",
     ),
 ]
@@ -84,24 +92,26 @@ MaxLeases = Annotated[
     int | None,
     _option(
         _LIMITS,
-        "Buffers that one connection may hold when it asks for another stream. Else: 1048576.",
+        "Buffers that one connection may hold when it asks for another stream. Default: 1048576.",
         metavar="NUMBER",
     ),
 ]
 MaxStreams = Annotated[
-    int | None, _option(_LIMITS, "Streams that one consumer may have at once. Else: 1024.", metavar="NUMBER")
+    int | None, _option(_LIMITS, "Streams that one consumer may have at once. Default: 1024.", metavar="NUMBER")
 ]
 MaxConnections = Annotated[
     int | None,
-    _option(_LIMITS, "Connections of all clients together; 0: no limit. Else: 1024.", metavar="NUMBER"),
+    _option(_LIMITS, "Connections of all clients together; 0: no limit. Default: 1024.", metavar="NUMBER"),
 ]
-SourceThreads = Annotated[int | None, _option(_LIMITS, "Threads that read live sources. Else: 64.", metavar="NUMBER")]
+SourceThreads = Annotated[
+    int | None, _option(_LIMITS, "Threads that read live sources. Default: 64.", metavar="NUMBER")
+]
 Wait = Annotated[
     str | None,
     _option(
         _LIMITS,
-        "How the server's thread waits: 'block' sleeps, 'spin' never does, and uses a whole core, 'auto' spins "
-        "for a short time. Else: auto.",
+        "How the server's thread waits. 'block' sleeps. 'spin' never sleeps, and uses a whole core. 'auto' spins for a "
+        "short time, then sleeps. Default: auto.",
         metavar="auto|block|spin",
     ),
 ]
@@ -109,7 +119,7 @@ LimitsOf = Annotated[
     list[str] | None,
     _option(
         _LIMITS,
-        "A limit of what a file may ask for, may be given more than once: max_depth, max_fields, max_buffers, "
+        "A limit on what a file may contain; may be given more than once. NAME is max_depth, max_fields, max_buffers, "
         "max_metadata_bytes or max_decompressed_bytes.",
         metavar="NAME=NUMBER",
     ),
@@ -118,7 +128,8 @@ Users = Annotated[
     list[str] | None,
     _option(
         ACCESS,
-        "A user who may connect over shm beside this one, by name or id, may be given more than once; or 'any'.",
+        "A user, by name or id, who may connect over shm beside this one; may be given more than once. 'any': every "
+        "user.",
         metavar="USER",
     ),
 ]
@@ -126,8 +137,8 @@ TokenFile = Annotated[
     Path | None,
     _option(
         ACCESS,
-        "A file with the secret that clients must know over networks, which others mustn't be able to read. Wins over "
-        "CROSSDOCK_TOKEN.",
+        "A file with the secret that clients over networks must know. Other users must not be able to read the file. "
+        "Wins over CROSSDOCK_TOKEN.",
         metavar="FILE",
     ),
 ]
@@ -135,8 +146,8 @@ TlsClientRoots = Annotated[
     Path | None,
     _option(
         ACCESS,
-        "Over tcp+tls and grpc+tls: the certificates (PEM) of the issuers of clients; every client must have one of "
-        "them.",
+        "Over tcp+tls and grpc+tls: the certificates (PEM) of issuers. Every client must then have a certificate of "
+        "one of these issuers.",
         metavar="FILE",
     ),
 ]
@@ -144,8 +155,9 @@ Flight = Annotated[
     str | None,
     _option(
         _FLIGHT,
-        "'grpc://127.0.0.1:8815': also listens there as an Arrow Flight server, by which any Flight client finds and "
-        "reads the tables; 'grpc://*:8815' at every address; 'grpc+tls:' encrypts.",
+        "Also listen here as an Arrow Flight server, where every Flight client can find and read the tables. "
+        "'grpc://127.0.0.1:8815' is one address, 'grpc://*:8815' is every address of this machine; 'grpc+tls:' "
+        "encrypts.",
         metavar="URI",
     ),
 ]
@@ -153,17 +165,20 @@ Puts = Annotated[
     str | None,
     _option(
         _FLIGHT,
-        "Take tables from clients: 'new' under names that aren't taken, 'replace' also in place of others.",
+        "Take tables from Flight clients. 'new': only under names that aren't taken. 'replace': also in place of the "
+        "table that has the name. Default: take none.",
         metavar="new|replace",
     ),
 ]
-MaxPut = Annotated[str | None, _option(_FLIGHT, "The most bytes of one such table. Else: 16G.", metavar="SIZE")]
+MaxPut = Annotated[
+    str | None, _option(_FLIGHT, "The most bytes of one table of a client. Default: 16G.", metavar="SIZE")
+]
 LoginsFile = Annotated[
     Path | None,
     _option(
         _FLIGHT,
-        "A file of users and hashes of their passwords, a line each, as `crossdock hash-password` prints them: who may "
-        "log in.",
+        "A file of the users who may log in. Each line is a name and the hash of a password, as `crossdock "
+        "hash-password` prints it.",
         metavar="FILE",
     ),
 ]
@@ -171,14 +186,14 @@ TicketKeys = Annotated[
     Path | None,
     _option(
         _FLIGHT,
-        "A file of keys for tickets, a line of hexadecimal digits each. The first one signs, all of them check. Else: "
-        "a random key.",
+        "A file of keys that sign tickets. Each line is a key in hexadecimal digits. The first key signs; tickets of "
+        "all keys are accepted. Default: a random key.",
         metavar="FILE",
     ),
 ]
 TicketLifetime = Annotated[
-    float | None, _option(_FLIGHT, "Seconds for which a ticket may be used. Else: 300.", metavar="SECONDS")
+    float | None, _option(_FLIGHT, "Seconds for which a ticket may be used. Default: 300.", metavar="SECONDS")
 ]
 LoginLifetime = Annotated[
-    float | None, _option(_FLIGHT, "Seconds for which a login may be used. Else: 43200.", metavar="SECONDS")
+    float | None, _option(_FLIGHT, "Seconds for which a login may be used. Default: 43200.", metavar="SECONDS")
 ]

@@ -16,6 +16,7 @@ from crossdock.cli.monitor import text
 from crossdock.cli.monitor.look import Observed
 from crossdock.cli.options import (
     Checksum,
+    Timeout,
     TlsCertificate,
     TlsKey,
     TlsRoots,
@@ -25,6 +26,7 @@ from crossdock.cli.options import (
     tls_of,
 )
 from crossdock.cli.reporting import MissingPackageError, reported
+from crossdock.cli.sections import Command
 
 
 def _print_once(uri: str, server: Observed, interval: float, as_json: bool) -> None:
@@ -92,21 +94,23 @@ _SECONDS, _LIVE_SECONDS = 1.0, 3.0
 
 
 @app.command(
-    short_help="Looks at a running server: rates, leases, rejected clients.", epilog=_EXAMPLES + TOKEN + EXIT_CODES
+    cls=Command,
+    short_help="Shows what a running server does: rates, leases, rejected clients.",
+    epilog=_EXAMPLES + TOKEN + EXIT_CODES,
 )
 def top(
     uri: Uri,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one snapshot and end; also what happens without a terminal.")
+        bool, typer.Option("--once", help="Print one snapshot and end. This is also done if there is no terminal.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: a JSON object on a line, one each interval; with --once, one.")
+        bool, typer.Option("--json", help="For programs: a JSON object on a line at each interval; with --once, one.")
     ] = False,
     web: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            help=f"Serve a page for browsers instead, at {HTTP_ADDRESS}. Prints its URL.",
+            help=f"Serve a page for browsers instead, and print its URL. {HTTP_ADDRESS}.",
             show_default=False,
         ),
     ] = None,
@@ -115,18 +119,20 @@ def top(
         typer.Option(
             min=0.1,
             max=3600,
-            help=f"Seconds from one look to the next. Else: {_LIVE_SECONDS:g}, and {_SECONDS:g} but for the live view.",
+            metavar="SECONDS",
+            help=f"The time between two looks. Default: {_LIVE_SECONDS:g} for the live view on a terminal, otherwise "
+            f"{_SECONDS:g}.",
             show_default=False,
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to connect in, and to wait for an answer.")] = 10.0,
+    timeout: Timeout = 10.0,
     checksum: Checksum = None,
     tls_roots: TlsRoots = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
 ) -> None:
-    """Looks at a running server: who reads what and how fast, who holds what and for how long, and who was rejected. On
-    a terminal it goes on until you press q."""
+    """Shows what a running server does: who reads what and how fast, who holds what and for how long, and who was
+    rejected. On a terminal it goes on until you press q."""
     if web is not None and (once or as_json):
         raise typer.BadParameter("it serves a page, until it is ended: leave --once and --json out", param_hint="--web")
     with reported():
