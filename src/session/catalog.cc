@@ -27,8 +27,10 @@ constexpr std::size_t kMostListings = 16;
 // A size that release_memory() never frees on the calling thread.
 constexpr std::uint64_t kOnAnotherThread = 1 << 20;
 
-/// Returns a name in quotes, for errors. It may have any bytes.
-std::string in_quotes(std::string_view name) { return '"' + excerpt(name) + '"'; }
+/// Returns a name in quotes, for errors. Bytes that are no text are shown as Python writes bytes.
+std::string in_quotes(std::string_view name) {
+  return is_text_name(name) ? '"' + excerpt(name) + '"' : "b" + shown(name);
+}
 
 /// Returns the ways by which all regions of a table can reach a peer.
 transport::Ways ways_of(const PublishedTable& table, const transport::Connection& asking) {
@@ -658,7 +660,7 @@ void Catalog::throw_not_found(std::string_view name, bool lists) const {
     first = begin;
   }
   if (items_.size() > 10) known += ", ...";
-  throw NotFoundError("nothing is published as " + shown(name) +
+  throw NotFoundError("nothing is published as " + (is_text_name(name) ? shown(name) : in_quotes(name)) +
                       (known.empty() ? "; the catalog is empty" : "; the catalog has " + known));
 }
 

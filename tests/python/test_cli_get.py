@@ -127,9 +127,9 @@ def test_a_reader_that_ends_first(server):
 @pytest.mark.long
 def test_what_does_not_go_together(server, tmp_path):
     _, err = get(server.uri, "t", "--format", "csv", expect=2)
-    assert "only with -o -" in err
+    assert err.endswith("--format: it is for -o -; the ending of a file selects its format\n")
     _, err = get(server.uri, "t", "-o", "-", "--format", "xls", expect=2)
-    assert "arrow, arrows" in err
+    assert err.endswith("--format: must be one of arrow, arrows, feather, parquet, csv, jsonl, not 'xls'\n")
     _, err = get(server.uri, "t", "--json", "-o", tmp_path / "x.csv", expect=2)
     assert "FILE.jsonl" in err
     _, err = get(server.uri, "t", "-n", 0, expect=2)
@@ -257,6 +257,19 @@ def test_every_help_has_examples(command):
     run = subprocess.run([sys.executable, "-m", "crossdock", command, "-h"], capture_output=True, text=True, check=True)
     assert f"  crossdock {command}" in run.stdout.partition("Examples:")[2]
     assert re.findall(r"<[a-z].*?>|\bElse:", run.stdout) == []  # no types of Python
+
+
+def test_an_error_shows_names_as_they_are_typed(no_leftovers):
+    with xd.serve({"t": TABLE, b"\0\xff": TABLE}) as server:
+        for name, said in (("other", "'other'"), (r"b'\x00'", r"b'\x00'")):
+            command = [sys.executable, "-m", "crossdock", "get", server.uri, name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (
+                3,
+                f"NotFoundError: nothing is published as {said}; the catalog has "
+                rf"""b'\x00\xff', "t" (reported by {server.uri})""" + "\n",
+            )
+    assert parsed_name(r"b'\x00\xff'") == b"\0\xff"
 
 
 def test_the_name_of_bytes_in_the_help_is_one_that_is_read():

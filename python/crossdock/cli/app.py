@@ -54,5 +54,7 @@ def _common(
 ) -> None:
     reporting.show_tracebacks = debug
     if log_level is not None and log_level not in LEVELS:
-        raise typer.BadParameter(f"one of {', '.join(LEVELS)}, not {quoted(log_level)}", param_hint="--log-level")
+        raise typer.BadParameter(
+            f"must be one of {', '.join(LEVELS)}, not {quoted(log_level)}", param_hint="--log-level"
+        )
     set_up_logging(debug, log_level, log_json)

@@ -12,7 +12,7 @@ import typer
 import crossdock as xd
 from crossdock import _native, _values
 from crossdock._names import shown_name
-from crossdock._text import shown
+from crossdock._text import quoted, shown
 from crossdock.cli import completion, inspection, tensor_output
 from crossdock.cli.app import app
 from crossdock.cli.config import shown_names
@@ -73,10 +73,12 @@ _STDOUT = "-"  # this text alone: './-' is a file
 
 def _check_output(output: str | None, form: str | None, as_json: bool) -> Path | None:
     """Checks the options that say where the data goes, before anything is asked for. Returns the file, if it is one."""
-    if form is not None and (output != _STDOUT or f".{form}" not in FORMATS):
+    if form is not None and f".{form}" not in FORMATS:
         raise typer.BadParameter(
-            f"only with -o -; the formats are {', '.join(one[1:] for one in FORMATS)}", param_hint="--format"
+            f"must be one of {', '.join(one[1:] for one in FORMATS)}, not {quoted(form)}", param_hint="--format"
         )
+    if form is not None and output != _STDOUT:
+        raise typer.BadParameter("it is for -o -; the ending of a file selects its format", param_hint="--format")
     if as_json and output is not None:
         raise typer.BadParameter(
             "it prints to stdout: leave -o out, or write -o FILE.jsonl without --json", param_hint="--json"
@@ -120,7 +122,7 @@ def get(
             metavar="NAME",
             autocompletion=completion.names,
             help="The name of a table or of tensors, as `crossdock ls` shows it; a name of bytes is written as in "
-            "Python, b'\\x00'. May be left out if the server has only one.",
+            "Python, in a shell with quotes around it: \"b'\\x00'\". May be left out if the server has only one.",
             show_default=False,
         ),
     ] = None,

@@ -54,7 +54,7 @@ TlsCertificate = Annotated[
     typer.Option(
         metavar="FILE",
         help="Over tcp+tls and grpc+tls: this end's certificate (PEM), followed by those of its issuers. A server "
-        "needs one.",
+        "needs one, and so does a client if the server requires it.",
         show_default=False,
         rich_help_panel=ACCESS,
     ),

@@ -95,9 +95,9 @@ def relay(
     stats: Stats = None,
     metrics: MetricsAddress = None,
 ) -> None:
-    """Fetches each table that a process of this machine requests from a server once, and serves it to all processes of
-    this machine, until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to. Several URIs are on a line each; the
-    address of --metrics is on the last line."""
+    """Fetches tables from a server when processes of this machine request them, each table once, and serves it to all
+    of these processes, until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to. Several URIs are on a line each;
+    the address of --metrics is on the last line."""
     uris = at or ["shm:"]
     memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
     # Before the URI is printed: a program that reads the URI may stop the relay at once.
