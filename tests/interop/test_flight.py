@@ -141,6 +141,8 @@ class TestToken:
             client = connect(server)
             right = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + self.SECRET.encode())])
             assert client.do_get(flight.Ticket("t"), right).read_all().equals(numbers())
+            with pytest.raises(flight.FlightUnauthenticatedError, match="call has none: give it as token="):
+                list(client.list_flights())
             for header in (b"Bearer other", b"Basic " + self.SECRET.encode(), b""):
                 wrong = flight.FlightCallOptions(headers=[(b"authorization", header)])
                 with pytest.raises(flight.FlightUnauthenticatedError, match="token"):

@@ -99,8 +99,12 @@ def test_the_table_stays_when_the_client_has_gone(server, script):
 
 
 def test_names_that_are_taken_are_refused_unless_both_say_otherwise(client):
-    with pytest.raises(xd.InvalidArgumentError, match='"taken" is already published'):
+    with pytest.raises(xd.InvalidArgumentError, match='"taken" is already published') as refused:
         client.offer("taken", TABLE)
+    assert (
+        'it isn\'t to be replaced: give it with replace=True; a server takes that from clients with puts="replace" '
+        "(`crossdock serve --puts replace`)"
+    ) in str(refused.value)
     with pytest.raises(xd.InvalidArgumentError, match='"taken" is already published'):
         client.offer("taken", TABLE, replace=True)
 

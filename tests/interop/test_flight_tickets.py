@@ -94,7 +94,13 @@ class TestALogin:
             assert all(one.result() for one in tries)
 
     def test_is_missing(self):
-        with serve() as server, pytest.raises(xd.PermissionError, match="requires a login"):
+        with (
+            serve() as server,
+            pytest.raises(
+                xd.PermissionError,
+                match="call has none: give a user name and a password as login=",
+            ),
+        ):
             xd.connect(server.flight_uri)
 
     @pytest.mark.parametrize("secret", ["lace", "YWRhOmxhY2U="])
