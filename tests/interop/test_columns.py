@@ -160,9 +160,9 @@ def test_nulls_are_values_and_validity():
     assert np.asarray(column.validity).tolist() == [False, True, False, True]
     values = np.asarray(column.values)
     assert (values.dtype, values[1], values[3]) == (np.int16, 3, 5)
-    with pytest.raises(BufferError, match=r"column 'x' has nulls \(2\), which.*\.values.*\.validity"):
+    with pytest.raises(BufferError, match=r"column 'x' has 2 nulls, which.*\.values.*\.validity"):
         np.asarray(column)
-    with pytest.raises(BufferError, match=r"has nulls \(2\), which"):
+    with pytest.raises(BufferError, match="2 nulls"):
         column.__dlpack__()
     assert np.asarray(column[1:2]).tolist() == [3]
 

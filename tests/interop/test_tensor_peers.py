@@ -287,7 +287,7 @@ def test_nulls_that_a_slice_doesnt_show_dont_count() -> None:
     nested = pa.FixedSizeListArray.from_arrays(lists, 1)
     np.testing.assert_array_equal(np.asarray(xd.asarray(nested[1:2])), [[[3, 4]]])
     for shown in (lists, lists[:2], lists[1:], nested[2:]):
-        with pytest.raises(BufferError, match="nulls"):
+        with pytest.raises(BufferError, match=r"[0-9] nulls?\b"):
             xd.asarray(shown)
     with pytest.raises(BufferError, match="1 null, "):
         xd.asarray(lists[1:])
@@ -297,7 +297,7 @@ def test_nulls_that_a_slice_doesnt_show_dont_count() -> None:
     ("column", "text"),
     [
         (pa.array([1, None]), "1 null, "),
-        (pa.array([[1], None], pa.list_(pa.int8(), 1)), "nulls"),
+        (pa.array([[1], None], pa.list_(pa.int8(), 1)), "1 null, "),
         (pa.array(["a"]), "cast it"),
         (pa.array([[1]]), "cast it"),
         (pa.array([True]), "bits=True"),

@@ -140,6 +140,13 @@ def test_what_was_meant_is_said_at_the_first_attempt(tmp_path, monkeypatch):
         _, err = crossdock(*arguments, expect=2)
         assert err.startswith(f"{kind}: ")
         assert err.endswith(f"; did you mean tcp://{arguments[-1]}?\n")
+    for option, text, meant in (
+        ("--uri", "7700", "tcp://localhost:7700"),
+        ("--flight", "8815", "grpc://localhost:8815"),
+        ("--flight", "my-host", "grpc://my-host:PORT"),
+    ):
+        _, err = crossdock("serve", path, option, text, expect=2)
+        assert err.endswith(f", not '{text}'; did you mean {meant}?\n"), err
     _, err = crossdock("ls", "localhost:http", expect=2)
     assert "did you mean" not in err
     monkeypatch.chdir(tmp_path)
@@ -183,9 +190,9 @@ def test_a_port_alone_is_said_to_be_one(tmp_path):
         ("tcp:7700", "bad address 'tcp:7700': two slashes must follow the scheme; did you mean tcp://localhost:7700?"),
         ("tcp://7700", "bad address 'tcp://7700': 7700 is a host here, not a port; did you mean tcp://localhost:7700?"),
     ):
-        for arguments in (("ls", uri), ("relay", uri), ("serve", path, "--uri", uri)):
+        for arguments, place in ((("ls", uri), ""), (("relay", uri), ""), (("serve", path, "--uri", uri), "--uri: ")):
             _, err = crossdock(*arguments, expect=2)
-            assert err == f"UriError: {error}\n"
+            assert err == f"UriError: {place}{error}\n"
     for given, meant in (("7700", "localhost:7700"), ("http://host:80/", "host:80"), ("http://[::1]:80", "[::1]:80")):
         _, err = crossdock("ls", given, expect=2)
         assert err.endswith(f"; did you mean tcp://{meant}?\n")

@@ -67,7 +67,7 @@ def _bytes(value: object) -> int:
 def _seconds(value: object) -> float:
     seconds: float = _of_type(value, (int, float), "a number of seconds")
     if not math.isfinite(seconds) or seconds < 0:
-        raise WrongValueError(f"must be at least 0 seconds, and not without end; it is {seconds}")
+        raise WrongValueError(f"must be a finite number of seconds from 0 on, not {seconds}")
     return seconds
 
 
@@ -187,10 +187,15 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
         text = _text(value)
         if _options.scheme_of(text) not in schemes:
             known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
-            if ":" not in text:
-                meant = f"; did you mean {schemes[0]}:{text}?"
+            network = next(scheme for scheme in schemes if scheme != "shm")
+            if re.fullmatch("[0-9]{1,5}", text):
+                meant = f"; did you mean {network}://localhost:{text}?"
+            elif ":" in text:
+                meant = tcp_hint(text) if network == "tcp" else ""
             else:
-                meant = tcp_hint(text) if "tcp" in schemes else ""
+                meant = (
+                    f"; did you mean shm:{text}?" if "shm" in schemes else f"; did you mean {network}://{text}:PORT?"
+                )
             raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(text)}{meant}")
         return text
 

@@ -8,6 +8,7 @@
 #include "../gil.h"
 #include "../tensor/tensor.h"
 #include "../tensor/transfer.h"
+#include "core/amounts.h"
 #include "core/text.h"
 #include "crossdock/array/column_view.h"
 #include "crossdock/core/error.h"
@@ -117,8 +118,8 @@ nb::object array_of(const RecordBatch& column) {
   if (!is_fixed(field)) refuse(field, "to_pylist() has them, and column[i] has one");
   const std::int64_t nulls = column.host_readable() ? array::ColumnView(column, 0).null_count() : 0;
   if (nulls > 0) {
-    throw ExportError("column " + shown(field.name) + " has nulls (" + std::to_string(nulls) +
-                      "), which an array can't have; .values has its numbers and .validity says which of them "
+    throw ExportError("column " + shown(field.name) + " has " + counted(static_cast<std::uint64_t>(nulls), "null") +
+                      ", which an array can't have; .values has its numbers and .validity says which of them "
                       "count, and to_pylist() has None for the others");
   }
   return tensor_of_column(column);
