@@ -19,7 +19,13 @@ def pandas_of(to_arrow: Callable[[], Any], numpy: bool, options: dict[str, Any])
     options: those of `to_pandas()` of that."""
     with needed("to_pandas() needs pandas", "pandas"):
         import pandas  # type: ignore[import-untyped]
+    with needed("to_pandas() needs pyarrow", "pyarrow"):
+        import pyarrow
 
+    if options:  # a wrong name is told before anything is read
+        import inspect
+
+        inspect.signature(pyarrow.Table.to_pandas).bind(None, **options)
     if not numpy and "types_mapper" not in options:
         options["types_mapper"] = pandas.ArrowDtype
     return to_arrow().to_pandas(**options)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from crossdock._files import encoded_path
 from crossdock._optional import needed
-from crossdock._text import quoted, shown
+from crossdock._text import quoted, shown, without_user
 from crossdock.errors import (
     Error,
     FileChangedError,
@@ -96,7 +96,9 @@ def check_path(path: object, use: Literal["serve", "open", "write"], instead: st
         if found[1].lower() == "file"
         else instead or _ELSEWHERE[use]
     )
-    raise InvalidArgumentError(f"{quoted(text)} is a URL, and only files of this machine have a path: {help_}")
+    raise InvalidArgumentError(
+        f"{quoted(without_user(text))} is a URL, and only files of this machine have a path: {help_}"
+    )
 
 
 def _module(source: object) -> str:

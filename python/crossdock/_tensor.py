@@ -107,13 +107,18 @@ def __bool__(self: Tensor) -> bool:
 
 
 def __iter__(self: Tensor) -> Iterator[Tensor]:
-    """Iterates over the first dimension: each result is a tensor of the other dimensions, in the same memory. pandas
-    takes only arrays that have this method: it then reads the whole memory by another protocol.
+    """Iterates over the rows of a tensor of two or more dimensions: each is a tensor of the other dimensions, in the
+    same memory.
 
-    Raises `TypeError` for a tensor without dimensions.
+    pandas makes a Series only of arrays that have this method. It then reads the memory by another protocol.
+
+    Raises `TypeError` for a tensor of one dimension, or none: its elements are no Python numbers, and whoever compares
+    them would find no two that are equal.
     """
-    if not self.shape:
-        raise TypeError("a tensor without dimensions has nothing to iterate over: use .item()")
+    if self.ndim < 2:
+        raise TypeError(
+            "a tensor of one dimension, or none, can't be iterated over: use .tolist(), or numpy.asarray(tensor)"
+        )
     return map(self.__getitem__, range(len(self)))
 
 

@@ -18,6 +18,13 @@ def shown(text: str, limit: int | None = None) -> str:
     return safe if cut == text else f"{safe}... ({len(text):,} characters)"
 
 
+def without_user(url: str) -> str:
+    """Returns a URL without its user and password, which errors don't show."""
+    scheme, slashes, rest = url.partition("//")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}...@{host.rpartition('@')[2]}{slash}{path}" if "@" in host else url
+
+
 def quoted(value: object, limit: int = 200) -> str:
     """Returns `repr(value)` as `shown()`, for what error messages quote. A long value is cut, and its length follows. A
     value that Python can't write is described."""

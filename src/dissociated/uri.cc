@@ -5,6 +5,7 @@
 
 #include "core/base64.h"
 #include "core/text.h"
+#include "core/user_info.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::dissociated {
@@ -18,6 +19,7 @@ constexpr std::string_view kCrossdock = "crossdock";
 constexpr std::string_view kMetadataRole = "metadata";
 constexpr std::string_view kDataRole = "data";
 constexpr std::size_t kPortDigits = 5;
+constexpr int kMostPort = 65535;
 
 bool is_known(std::string_view name) noexcept {
   return name == kWantData || name == kFreeData || name == kRemoteHandle || name == kStream || name == kCrossdock;
@@ -66,12 +68,13 @@ class Parser {
  private:
   [[noreturn]] void fail(std::size_t at, const std::string& what) const {
     const std::string place = at < text_.size() ? "character " + std::to_string(at + 1) : "its end";
-    throw UriError("bad URI " + shown(text_) + ", at " + place + ": " + what);
+    throw UriError("bad URI " + shown(without_user(text_)) + ", at " + place + ": " + what);
   }
 
   /// Returns a suggestion for a text without a scheme: a port if it is a number, else a shm: name if it can be one.
   std::string with_scheme() const {
-    if (!text_.empty() && text_.size() <= kPortDigits && std::ranges::all_of(text_, is_digit)) {
+    if (!text_.empty() && text_.size() <= kPortDigits && std::ranges::all_of(text_, is_digit) &&
+        std::stoi(std::string(text_)) <= kMostPort) {
       return "did you mean tcp://localhost:" + std::string(text_) + "?";
     }
     const bool is_word = !text_.empty() && std::ranges::all_of(text_, [](char c) {

@@ -203,6 +203,16 @@ def test_a_port_alone_is_said_to_be_one(tmp_path):
         assert "did you mean" not in err
 
 
+def test_a_password_in_a_uri_is_not_shown(tmp_path):
+    path = file(tmp_path)
+    for uri in ("tcp://me:secret@host:1", "tcp+tls://:secret@host:1", "grpc://me:secret@host:1", "ucx://secret@host:1"):
+        for arguments in (("ls", uri), ("serve", path, "--uri", uri), ("relay", uri), ("inspect", uri, "t")):
+            _, err = crossdock(*arguments, expect=2)
+            assert "secret" not in err
+    _, err = crossdock("serve", "https://me:secret@host/t.arrow", expect=2)
+    assert "'https://...@host/t.arrow' is a URL" in err
+
+
 def test_another_program_is_asked_about():
     with socket.create_server(("127.0.0.1", 0)) as other:
         uri = f"tcp://127.0.0.1:{other.getsockname()[1]}"

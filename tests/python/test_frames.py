@@ -96,6 +96,31 @@ def test_pandas_takes_tensors() -> None:
     assert pd.DataFrame(xd.asarray(values.reshape(2, 2))).shape == (2, 2)
 
 
+def test_pandas_asks_for_an_array_where_it_would_take_elements() -> None:
+    """Elements are tensors, which are equal to nothing: their search would find nothing, without an error."""
+    tensor = xd.asarray(np.arange(3))
+    series = pd.Series([0, 1, 5])
+    for take in (series.isin, series.to_frame("v").isin, pd.Index(series).isin, pd.Categorical):
+        with pytest.raises(TypeError, match=r"numpy\.asarray\(tensor\)"):
+            take(tensor)
+    assert (series == tensor).tolist() == [True, True, False]
+    assert (series + tensor).tolist() == [0, 2, 7]
+    assert series.isin(np.asarray(tensor)).tolist() == [True, True, False]
+
+
+def test_pandas_takes_the_type_of_an_empty_tensor_when_it_is_given() -> None:
+    empty = xd.empty((0,), "float64")
+    assert pd.Series(empty).dtype == object  # pandas' rule for whatever has no length, but for NumPy's arrays
+    assert pd.Series(np.asarray(empty)).dtype == pd.Series(empty, dtype="float64").dtype == np.float64
+
+
+def test_a_wrong_option_is_told_before_anything_is_read(make: Callable[[], Any]) -> None:
+    thing = make()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'typo'"):
+        thing.to_pandas(typo=1)
+    assert len(thing.to_pandas()) == 1000
+
+
 def test_a_tensor_is_iterated_over_its_first_dimension() -> None:
     values = np.arange(6.0).reshape(3, 2)
     rows = [*xd.asarray(values)]
@@ -104,7 +129,8 @@ def test_a_tensor_is_iterated_over_its_first_dimension() -> None:
     first, _, last = xd.asarray(values)
     assert (first.tolist(), last.tolist()) == ([0.0, 1.0], [4.0, 5.0])
     assert [*xd.empty((0, 2))] == []
-    with pytest.raises(TypeError, match=r"without dimensions .* use \.item\(\)"):
-        iter(xd.asarray(np.float64(3)))
+    for elements in (np.arange(3), np.float64(3)):
+        with pytest.raises(TypeError, match=r"use \.tolist\(\), or numpy\.asarray\(tensor\)"):
+            iter(xd.asarray(elements))
     with pytest.raises(TypeError, match=r"use `value in numpy\.asarray\(tensor\)`"):
         _ = 1.0 in xd.asarray(values)

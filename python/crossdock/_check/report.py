@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from crossdock._text import shown
+from crossdock._text import counted, shown
 
 Severity = Literal["error", "warning", "note"]
 """How grave a finding is; see `Finding.severity`."""
@@ -41,11 +41,7 @@ def _lines(of_one_rule: Sequence[Finding]) -> list[str]:
 
 def _counted(findings: Iterable[Finding]) -> str:
     severities = [one.severity for one in findings]
-    counts = [
-        f"{count} {word}{'' if count == 1 else 's'}"
-        for word in ("error", "warning", "note")
-        if (count := severities.count(word))
-    ]
+    counts = [counted(count, word) for word in ("error", "warning", "note") if (count := severities.count(word))]
     return ", ".join(counts) or "no findings"
 
 
@@ -86,7 +82,7 @@ class Report:
         lines = [f"{shown(self.what)}: exercised {', '.join(self.protocols)}"]
         for (protocol, rule), findings in rules.items():
             lines += [f"{findings[0].severity}: {rule} ({protocol})", *_lines(findings)]
-        broken = f", of {len(rules)} rule{'' if len(rules) == 1 else 's'}" if rules else ""
+        broken = f", of {counted(len(rules), 'rule')}" if rules else ""
         return "\n".join([*lines, f"{_counted(self._findings)}{broken}"])
 
     def __repr__(self) -> str:

@@ -143,16 +143,17 @@ def is_uri(target: str) -> bool:
 
 
 def refuse_file(uri: str) -> None:
-    """Refuses a file where a server's URI is expected, and says which commands take it."""
-    if is_uri(uri) or not os.path.exists(uri):
+    """Refuses a file or a folder where a server's URI is expected, and says which commands take it."""
+    is_folder = os.path.isdir(uri)
+    if is_uri(uri) or not (is_folder or os.path.isfile(uri)):
         return
-    file, is_folder = shlex.quote(uri), os.path.isdir(uri)
+    file = shlex.quote(uri)
     helps = [f"`crossdock serve {file}` serves it"]
     if not is_folder and _loading.format_of(uri) in ("arrow", None):
         helps.insert(0, f"`crossdock inspect {file}` shows what is in it")
     raise xd.UriError(
         f"{uri} is a {'folder' if is_folder else 'file'}, and the URI of a server is expected here, such as "
-        f"shm:flights; {', '.join(helps)}"
+        f"shm:flights; {', '.join(helps)}{server_hint(uri)}"
     )
 
 

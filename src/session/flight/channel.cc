@@ -8,6 +8,7 @@
 #include "core/base64.h"
 #include "core/log_sinks.h"
 #include "core/text.h"
+#include "core/user_info.h"
 #include "crossdock/core/error.h"
 #include "session/flight/location.h"
 #include "session/flight/message.h"
@@ -91,7 +92,7 @@ std::shared_ptr<FlightChannel> FlightChannel::open(std::string_view scheme, cons
   std::optional<std::string> target = host_and_port(address);
   if (!target) {
     const std::string start = std::string(scheme) + ":";
-    throw UriError("a Flight server is at " + start + "//HOST:PORT, not at " + start + excerpt(address));
+    throw UriError("a Flight server is at " + start + "//HOST:PORT, not at " + start + excerpt(without_user(address)));
   }
   return std::shared_ptr<FlightChannel>(new FlightChannel(CarrierLibrary::get(), *std::move(target), options, tls));
 }

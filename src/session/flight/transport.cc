@@ -1,6 +1,7 @@
 #include "session/flight/transport.h"
 
 #include "core/text.h"
+#include "core/user_info.h"
 #include "crossdock/core/error.h"
 #include "session/flight/do_get.h"
 #include "transport/ways.h"
@@ -10,7 +11,7 @@ namespace crossdock::session {
 std::unique_ptr<transport::Listener> FlightTransport::listen(const std::string& address, std::uint64_t, std::uint64_t,
                                                              LogCallback) const {
   throw UnsupportedError("a Flight server is beside the addresses of a server: give " + scheme_ + ":" +
-                         excerpt(address) + " as flight=, and another URI as the address");
+                         excerpt(without_user(address)) + " as flight=, and another URI as the address");
 }
 
 std::unique_ptr<transport::Connection> FlightTransport::connect(const std::string& address,

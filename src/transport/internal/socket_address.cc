@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "core/text.h"
+#include "core/user_info.h"
 #include "crossdock/core/error.h"
 
 namespace crossdock::transport {
@@ -24,7 +25,7 @@ constexpr std::size_t kMostHost = 255;  ///< Bytes: of a name of DNS, or an IPv6
 [[noreturn]] void fail(std::string_view scheme, const std::string& address, const std::string& what,
                        std::string_view port = {}) {
   const std::string begin = std::string(scheme) + "://";
-  throw UriError("bad address " + shown(std::string(scheme) + ":" + address) + ": " + what + "; " +
+  throw UriError("bad address " + shown(without_user(std::string(scheme) + ":" + address)) + ": " + what + "; " +
                  (port.empty() ? "write " + begin + "host:port, with an IPv6 address in brackets"
                                : "did you mean " + begin + "localhost:" + std::string(port) + "?"));
 }
