@@ -1,14 +1,15 @@
 """The code of the pages, for the tests that run it.
 
 Tests get code blocks from `blocks()`, and say by `@runs(language, page)` whose blocks they take. So
-tests/python/test_blocks.py finds a block that no test takes. It also finds a Python block that a reader can't paste,
-by `unexplained()`.
+tests/python/test_blocks.py finds a block that no test takes. It also finds a Python block that a reader can't run, by
+`unexplained()`, and one that can't be pasted into Python's prompt, by `unpasteable()`.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
+import codeop
 import collections
 import fnmatch
 import functools
@@ -205,6 +206,16 @@ def names_of(code: str) -> tuple[set[str], set[str]]:
     return used, made.union(*(match[1].split(", ") for match in EXPLAINED.finditer(code)))
 
 
+def with_paragraph(page: str, text: str) -> Iterator[tuple[Block, str]]:
+    """Yields the Python blocks of a page, each with the paragraph before it, which is empty behind another block."""
+    lines, at = text.splitlines(), 0
+    for block in blocks_of(page, text):
+        before = "\n".join(lines[at : block.line - 1]).strip().rpartition("\n\n")[2]
+        at = block.line + block.code.count("\n") + 1
+        if block.language == "python":
+            yield block, before
+
+
 def unexplained(page: str, text: str) -> list[str]:
     """What keeps a reader from running the Python blocks of a page, as lines of a report.
 
@@ -215,12 +226,7 @@ def unexplained(page: str, text: str) -> list[str]:
     report = []
     made: set[str] = set()
     beginning = text.partition("\n## ")[0]
-    lines, at = text.splitlines(), 0
-    for block in blocks_of(page, text):
-        before = "\n".join(lines[at : block.line - 1]).strip().rpartition("\n\n")[2]
-        at = block.line + block.code.count("\n") + 1
-        if block.language != "python":
-            continue
+    for block, before in with_paragraph(page, text):
         where = f"{page}:{block.line}: nothing says"
         used, own = names_of(block.code)
         needed = used - own - OF_PYTHON
@@ -231,6 +237,46 @@ def unexplained(page: str, text: str) -> list[str]:
         if OF_A_GPU.search(COMMENT.sub("", block.code)) and "GPU" not in before + "".join(COMMENT.findall(block.code)):
             report.append(f"{where} that this block needs a GPU")
         made |= own
+    return report
+
+
+# A file of Python that a paragraph names, as in: Save this as `get.py`.
+OF_A_FILE = re.compile(r"`\w+\.py`")
+
+
+def has_gaps(code: str) -> bool:
+    """Whether a function or class of a block has an empty line in it, at which a prompt ends it."""
+    lines = code.splitlines()
+    return any(
+        not line.strip()
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        for line in lines[node.lineno : node.end_lineno]
+    )
+
+
+def unpasteable(page: str, text: str) -> list[str]:
+    """The Python blocks of a page that can't be pasted into Python's prompt, as lines of a report.
+
+    A prompt reads line by line: an empty line ends an indented part of the code, and nothing else does. Two kinds of
+    blocks are for a file instead: those whose paragraph names one, and those with an empty line in a function or class.
+    """
+    report = []
+    for block, before in with_paragraph(page, text):
+        code = textwrap.dedent(block.code)
+        if OF_A_FILE.search(before) or has_gaps(code):
+            continue
+        compiler = codeop.CommandCompiler()
+        compiler.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # as in a notebook
+        statement = ""
+        for number, line in enumerate([*code.splitlines(), ""], block.line + 1):
+            try:
+                complete = compiler(statement + line, symbol="single")
+            except SyntaxError:
+                fault = "needs an empty line before it" if statement else "can't be behind an empty line"
+                report.append(f"{page}:{number}: in a prompt, this line {fault}: {line.strip()}")
+                break
+            statement = "" if complete else f"{statement}{line}\n"
     return report
 
 

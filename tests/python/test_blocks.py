@@ -24,6 +24,7 @@ from tests.pages import (
     runs,
     unclaimed,
     unexplained,
+    unpasteable,
 )
 
 # ---- every block is taken by a test --------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ def test_a_test_that_leaves_out_a_block_fails():
         none()
 
 
-# ---- every Python block can be pasted, after those before it -------------------------------------------------------
+# ---- every Python block runs after those before it, and can be pasted ----------------------------------------------
 
 
 @pytest.mark.parametrize("page", pages())
@@ -137,6 +138,86 @@ queue = await first("cuda:0")
         "p.md:13: nothing says what this is: queue",
         "p.md:16: nothing says that this block needs those before it",
         "p.md:16: nothing says that this block needs a GPU",
+    ]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_the_blocks_of_a_page_can_be_pasted_into_a_prompt(page):
+    """Put an empty line behind an indented part, and none into it; or name the file that the block is for."""
+    assert unpasteable(page, (ROOT / page).read_text()) == []
+
+
+def test_a_block_that_no_prompt_takes_is_reported():
+    page = """# A page
+```python
+with this:
+    first()
+then()
+```
+```python
+with this:
+    first(
+
+    )
+
+    second()
+then()
+```
+In a list:
+
+- ```python
+  with this:
+      await first()
+
+  if second:
+      third()
+  elif fourth:  # no new statement
+      # a comment
+
+  fifth()
+  ```
+
+Save this as `this.py`:
+```python
+with this:
+    first()
+
+    second()
+then()
+```
+A function, and a class:
+```python
+def function():
+    first()
+
+    second()
+function()
+```
+```python
+class Class:
+    first = 1
+
+    def second(self):
+        pass
+```
+```python
+def function():
+    first()
+function()
+```
+```python
+if this:
+    first()
+
+else:
+    second()
+```
+"""
+    assert unpasteable("p.md", page) == [
+        "p.md:5: in a prompt, this line needs an empty line before it: then()",
+        "p.md:13: in a prompt, this line can't be behind an empty line: second()",
+        "p.md:56: in a prompt, this line needs an empty line before it: function()",
+        "p.md:62: in a prompt, this line can't be behind an empty line: else:",
     ]
 
 
