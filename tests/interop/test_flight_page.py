@@ -24,7 +24,7 @@ def test_the_page_on_flight(certificates):
     assert names["reader"].location == names["server"].uri
     exec(local(stranger, grpc=uri), names)
     assert names["table"] == table
-    closed(names)
+    names.pop("client").close()
 
     serve_puts, put_table = local(put).split("\n\n")
     connect, put_call = put_table.strip().rsplit("\n", 1)
@@ -33,7 +33,7 @@ def test_the_page_on_flight(certificates):
         exec(local(connect, grpc=names["server"].flight_uri), names)
         exec(call, names)
         assert [entry.name for entry in names["client"].list()] == ["weather"]
-        closed(names)
+        names.pop("client").close()
 
     class accounts:
         @staticmethod
@@ -45,7 +45,7 @@ def test_the_page_on_flight(certificates):
     exec(serve_logins, names)
     exec(local(log_in, grpc=names["server"].flight_uri), names)
     assert pa.table(names["client"].get("weather")) == table
-    closed(names)
+    names.pop("client").close()
 
     serve_tls, connect_tls = local(tls).split("\n\n")
     for said, path in (("server.pem", certificates.server), ("server.key", certificates.key(certificates.server))):
