@@ -1,8 +1,8 @@
 /* Gets the table "weather" from another process, and reads it where it lies.
  *
- *     get_table URI
+ *     c_get_table URI
  *
- * where serve_table, or python examples/serve_table.py, prints the URI. */
+ * where c_serve_table, or python examples/serve_table.py, prints the URI. */
 #include <crossdock/crossdock.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   crossdock_error* error = NULL;
   crossdock_status status;
   if (argc != 2) {
-    fprintf(stderr, "usage: get_table URI, where serve_table prints the URI\n");
+    fprintf(stderr, "usage: c_get_table URI, where c_serve_table prints the URI\n");
     return 2;
   }
   status = get(argv[1], &error);

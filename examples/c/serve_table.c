@@ -1,8 +1,8 @@
 /* Serves a table from this process until Enter is pressed.
  *
- *     serve_table
+ *     c_serve_table
  *
- * It prints the URI. Then, in another terminal: get_table URI, or python examples/get_table.py URI weather */
+ * It prints the URI. Then, in another terminal: c_get_table URI, or python examples/get_table.py URI weather */
 #include <crossdock/crossdock.h>
 #include <stdio.h>
 

@@ -1,4 +1,6 @@
-// One thread reads two streams at the same time, each in a coroutine: ./coroutines URI, of table_server.cc.
+// One thread reads two streams at the same time, each in a coroutine: ./coroutines URI
+//
+// table_server prints the URI. Any other server of a table "weather" will do as well.
 #include <crossdock/session/await.h>
 #include <crossdock/crossdock.hpp>
 
@@ -26,7 +28,7 @@ Task count_rows(xd::session::Client& client, EventLoop& loop, std::string name, 
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: coroutines URI\n";
+    std::cerr << "usage: coroutines URI, where table_server prints the URI\n";
     return 2;
   }
   try {

@@ -12,7 +12,7 @@ namespace xd = crossdock;
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: table_client URI\n";
+    std::cerr << "usage: table_client URI, where table_server prints the URI\n";
     return 2;
   }
   try {

@@ -2,7 +2,7 @@
 //!
 //!     get_table URI
 //!
-//! where examples/c/serve_table or python examples/serve_table.py prints the URI.
+//! where c_serve_table of examples/c or python examples/serve_table.py prints the URI.
 mod crossdock;
 
 use std::process::ExitCode;
