@@ -287,7 +287,8 @@ def report(
         return float(statistics.mean(row[key] for row in rows))
 
     title = (
-        f"{CONSUMERS} consumer processes take each table as pyarrow batches and read every page of it (means of both)"
+        f"{CONSUMERS} consumer processes get each table as pyarrow batches. "
+        "Times and memory are means of both processes."
     )
     out = Table(
         title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False
@@ -329,10 +330,14 @@ def report(
     console.print(
         f"A batch of {ROWS_PER_BATCH:,} flights takes {by_flight / ours:,.0f} times as long by Flight (the last row, "
         f"{by_flight:,.0f} µs) as from the Arrow file (the first, {ours:,.1f} µs).\n"
-        "Copied: by the server, once, when the table was published. The Arrow file and the arena aren't copied. "
-        "Batches from the heap then come as fast as from these. Flight copies for each consumer, when it sends.\n"
+        "flights-file: the flights in an Arrow file. The server passes the file on as it is.\n"
+        "flights-arena: the flights in an arena, which is shared memory of Crossdock. The server doesn't copy it.\n"
+        "flights-heap: the flights in ordinary memory of the server. It copies them into shared memory once. "
+        "After that, their batches come as fast as those of the file and the arena.\n"
+        "Copied: by the server, once, when the table was published. Flight copies for each consumer, when it sends.\n"
         "Each after: the time for each further batch. Some tables have only 1 batch.\n"
-        "Memory: a consumer's part of the pages that processes share (PSS), and what it has for itself alone.\n"
+        "Memory: a consumer's part of the pages that processes share (PSS), and what it has for itself alone. Before "
+        "that is measured, it reads a byte of every page (4 KiB), because only pages that were read count.\n"
         "Checksums (SHA-256) of every table are equal in all three processes."
         if good
         else "[bold red]The consumers did not get what was served.[/]"
