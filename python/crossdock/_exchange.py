@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Literal
 
 from crossdock.client import Client, connect
-from crossdock.errors import ConnectionError, NotFoundError, TruncatedStreamError
+from crossdock.errors import ConnectionError, TruncatedStreamError
 from crossdock.server import Server, serve
 
 if TYPE_CHECKING:
@@ -69,14 +69,11 @@ class Exchange:
 
     def client(self, uri: str, token: str | None = None) -> Client:
         """Returns the client of the server at `uri`: the one from last time, if there is one. Raises the errors of
-        `connect()`, and `ConnectionError` if nobody listens there."""
+        `connect()`."""
         with self.lock:
             client = self._clients.get(uri)
         if client is None:
-            try:
-                made = connect(uri, token=token)
-            except NotFoundError as error:  # of the address; one of get() is of a name
-                raise ConnectionError(str(error)) from error
+            made = connect(uri, token=token)
             with self.lock:
                 others = list(self._clients.items())
                 client = self._clients.setdefault(uri, made)

@@ -73,8 +73,8 @@ class Client:
         addresses this process connects.
 
     Raises `UriError` or `SchemeError` for a URI that is none or that this build can't use, `InvalidArgumentError` and
-    `TypeError` for options that are wrong or for other transports, `NotFoundError` if no server is at the address,
-    `ConnectionError` if it can't be reached, `PermissionError` and `HandshakeError` if one end rejects the other, and
+    `TypeError` for options that are wrong or for other transports, `ConnectionError` if no server is at the address,
+    or it can't be reached, `PermissionError` and `HandshakeError` if one end rejects the other, and
     `TimeoutError` if the server doesn't answer in time.
 
     Thread-safe. Several readers at once are allowed. Readers and batches outlive the client. After a fork it belongs to

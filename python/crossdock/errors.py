@@ -58,7 +58,7 @@ class SchemeError(Error, ValueError):
 
 
 class NotFoundError(Error, LookupError):
-    """A name isn't in the catalog, or a file or address doesn't exist."""
+    """A name isn't in the catalog, or a file, a folder or a device doesn't exist."""
 
 
 class UnsupportedTypeError(Error, TypeError):

@@ -72,11 +72,7 @@ std::shared_ptr<ClientConnection> ClientPool::take(const transport::InterruptHoo
     // The server may have been closed meanwhile, and another server started at its address.
     if (connection->still_good()) return connection;
   }
-  try {
-    return connect(interrupted);
-  } catch (const NotFoundError& error) {
-    throw ConnectionError(error.what(), error.system_errno());
-  }
+  return connect(interrupted);
 }
 
 std::shared_ptr<ClientConnection> ClientPool::connect(const transport::InterruptHook& interrupted) {

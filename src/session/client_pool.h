@@ -28,8 +28,7 @@ class ClientPool : public std::enable_shared_from_this<ClientPool> {
 
   /// Connects once, so that a wrong address is found at once. Throws the errors of Client's constructor.
   void try_out(const transport::InterruptHook& interrupted);
-  /// Returns an idle connection, or a new one. Throws as try_out(), but ConnectionError where nothing is at the address
-  /// any more: NotFoundError of a request is about a name. ClosedError after close().
+  /// Returns an idle connection, or a new one. Throws as try_out(), and ClosedError after close().
   std::shared_ptr<ClientConnection> take(const transport::InterruptHook& interrupted);
   /// Puts back a connection whose stream was read to its end.
   void put_back(std::shared_ptr<ClientConnection> connection);

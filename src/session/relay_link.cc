@@ -30,8 +30,7 @@ RelayLink::Connected RelayLink::connect(const transport::InterruptHook& interrup
     try {
       return {std::make_shared<Client>(uri, options_, interrupted), uri};
     } catch (const Error& error) {
-      const bool not_there = is_gone(error.code()) || error.code() == ErrorCode::kNotFound ||
-                             error.code() == ErrorCode::kHandshake;  // it may be ending
+      const bool not_there = is_gone(error.code()) || error.code() == ErrorCode::kHandshake;  // it may be ending
       if (uris_.size() == 1 || !not_there) throw;
       tried += "\n  " + uri + ": " + error.what();
     }
@@ -56,11 +55,7 @@ RelayLink::Connected RelayLink::connected() {
   Connected made;
   std::exception_ptr error;
   try {
-    try {
-      made = connect(stopping());
-    } catch (const NotFoundError& missing) {
-      throw ConnectionError(missing.what(), missing.system_errno());  // no socket; the name may well be in the catalog
-    }
+    made = connect(stopping());
   } catch (...) {
     error = std::current_exception();
   }

@@ -17,8 +17,8 @@ bool is_loopback_host(const std::string& host);
 /// connect, and other machines can reach it.
 std::string open_address_warning(const std::string& uri);
 
-/// Returns the address, as a number, that this machine has on its way to a host. Nothing is sent. Throws NotFoundError
-/// (no such name), SystemError (no way there).
+/// Returns the address, as a number, that this machine has on its way to a host. Nothing is sent. Throws
+/// ConnectionError (no such name), SystemError (no way there).
 std::string address_towards(const std::string& host);
 
 }  // namespace crossdock::transport

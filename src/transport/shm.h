@@ -22,7 +22,7 @@ namespace crossdock::transport {
 std::unique_ptr<Listener> shm_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                      const ShmOptions& options, LogCallback log, Serves serves = Serves::kStreams);
 
-/// Connects and shakes hands. Throws NotFoundError or ConnectionError (no server there), PermissionError (another
+/// Connects and shakes hands. Throws ConnectionError (no server there), PermissionError (another
 /// user), HandshakeError (not a server of this protocol, or another version; the text names both versions),
 /// TimeoutError, InterruptedError.
 std::unique_ptr<Connection> shm_connect(const std::string& address, const ShmOptions& options, int timeout_ms,

@@ -12,14 +12,14 @@ namespace crossdock::transport {
 
 /// Listens at `address`, the address of a URI: "//127.0.0.1:7700", "//[::1]:7700", "//name:7700". Port 0, or no port,
 /// picks one. No host means 127.0.0.1. Other machines can connect only if the host allows it: an address of this
-/// machine, or "*" for all addresses. Throws UriError, NotFoundError (no such name), ConnectionError (in use),
+/// machine, or "*" for all addresses. Throws UriError, ConnectionError (no such name, or in use),
 /// PermissionError, SystemError.
 std::unique_ptr<Listener> tcp_listen(const std::string& address, std::uint64_t want_data, std::uint64_t free_data,
                                      const TcpOptions& options, LogCallback log, Serves serves = Serves::kStreams);
 
 /// Connects and shakes hands. Tries the addresses of the name one after the other until one answers. The time limit and
-/// the hook apply to everything except the name lookup. Throws UriError, NotFoundError (no such name), ConnectionError
-/// (no server there), PermissionError (the token), HandshakeError (not a server of this protocol, or another version;
+/// the hook apply to everything except the name lookup. Throws UriError, ConnectionError (no such name, or
+/// no server there), PermissionError (the token), HandshakeError (not a server of this protocol, or another version;
 /// the text names both versions), TimeoutError, InterruptedError.
 std::unique_ptr<Connection> tcp_connect(const std::string& address, const TcpOptions& options, int timeout_ms,
                                         const InterruptHook& interrupted, const ConnectOptions& wishes = {});

@@ -24,7 +24,7 @@ struct UcxReport {
 UcxReport find_ucx(const UcxOptions& options = {});
 
 /// Listens at `address`, the address of a URI, as in tcp.h; "*" means every IPv4 address. Throws UriError,
-/// NotFoundError (no such name), ConnectionError (in use), UnsupportedError (no library of UCX, or one that can't be
+/// ConnectionError (no such name, or in use), UnsupportedError (no library of UCX, or one that can't be
 /// used; IPv6 with a UCX before 1.22), ForkError, SystemError.
 ///
 /// While there is a client to accept, Listener::accept() may take some milliseconds: UCX needs them for its worker. The

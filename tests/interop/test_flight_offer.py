@@ -179,7 +179,7 @@ class TestHostileFetches:
             ("ucx://127.0.0.1:1", "fetched over shm, tcp and"),
             ("grpc://127.0.0.1:1", "fetched over shm, tcp and"),
             ("telegraph:1", "fetched over shm, tcp and"),
-            ("shm:nobody-here", "NotFoundError"),
+            ("shm:nobody-here", "ConnectionError"),
             ("no uri", "UriError"),
         ],
     )

@@ -109,7 +109,7 @@ def test_a_table_of_python(build: Callable[[Path, Path], Path], prefix: Path, tm
         assert run(program, uri, env=env) == WEATHER
     gone = subprocess.run([program, uri], capture_output=True, text=True, check=False, timeout=60, env=env)
     assert gone.returncode == 1
-    assert gone.stderr.startswith("NotFoundError: ")
+    assert gone.stderr.startswith("ConnectionError: ")
     wrong = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60, env=env)
     assert wrong.returncode == 2
 

@@ -105,7 +105,7 @@ def test_a_lost_server_is_said_and_connected_to_again():
     before = statistics([consumer(1, bytes=1000)], uptime=1.0)
     after = statistics([consumer(1, bytes=3000)], uptime=3.0)
     first = Server(before, xd.ConnectionError("the server has\x1b ended"))
-    connections = iter([first, xd.NotFoundError("nobody"), Server(after)])
+    connections = iter([first, xd.ConnectionError("nobody"), Server(after)])
 
     def connect() -> Server:
         made = next(connections)
@@ -120,7 +120,7 @@ def test_a_lost_server_is_said_and_connected_to_again():
     assert lost.snapshot is not None
     assert lost.snapshot.consumers[0]["bytes"] == 1000
     assert first.closed == 1
-    assert observed.look().error == "NotFoundError: nobody"
+    assert observed.look().error == "ConnectionError: nobody"
     found = observed.look()
     assert found.error is None
     assert found.snapshot is not None

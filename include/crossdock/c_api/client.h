@@ -24,7 +24,7 @@ typedef struct crossdock_client_options {
 } crossdock_client_options;
 
 /** Connects to a server at "shm:flights", "tcp://host:7700", or to a Flight server at "grpc://host:8815". `options` may
- * be NULL. Errors: URI, SCHEME, NOT_FOUND (no server at this address), CONNECTION, PERMISSION, HANDSHAKE, TIMEOUT,
+ * be NULL. Errors: URI, SCHEME, CONNECTION (also: no server at this address), PERMISSION, HANDSHAKE, TIMEOUT,
  * INTERRUPTED, INVALID_ARGUMENT. */
 CROSSDOCK_API crossdock_status crossdock_connect(crossdock_string uri, const crossdock_client_options* options,
                                                  crossdock_client** client, crossdock_error** error);

@@ -15,7 +15,7 @@ enum class ErrorCode : std::int32_t {
   kInvalidArgument = 1,      ///< A caller's argument is wrong; nothing was done.
   kUri = 2,                  ///< A URI is malformed, or lacks a part that its scheme needs.
   kScheme = 3,               ///< No transport supports this scheme, here or at all.
-  kNotFound = 4,             ///< A name isn't in the catalog, or a file or address doesn't exist.
+  kNotFound = 4,             ///< A name isn't in the catalog, or a file, a folder or a device doesn't exist.
   kUnsupportedType = 5,      ///< An Arrow type that this version can't carry.
   kInvalidData = 6,          ///< Arrow data or IPC metadata that breaks its own rules.
   kProtocol = 7,             ///< The peer broke the protocol; its connection ends, and no other.

@@ -243,9 +243,9 @@ class CROSSDOCK_EXPORT Reader : public array::BatchStream {
 /// readers may be used at the same time: each has its own connection, and idle connections are reused.
 class CROSSDOCK_EXPORT Client {
  public:
-  /// Throws UriError, SchemeError, NotFoundError (nothing is at the address), ConnectionError, PermissionError,
+  /// Throws UriError, SchemeError, ConnectionError (no server is at the address, or it refuses), PermissionError,
   /// HandshakeError, TimeoutError, InterruptedError. The other functions connect again if need be, and throw the same
-  /// then, with ConnectionError instead of NotFoundError.
+  /// then.
   ///
   /// "grpc://host:port" is a Flight server, Crossdock's or another. get() asks it where the table is, and reads it from
   /// the cheapest location that it can reach, at last by DoGet; see Reader::location() and ClientOptions::any_location.

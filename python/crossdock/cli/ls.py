@@ -40,7 +40,7 @@ def _list_servers(timeout: float, as_json: bool) -> None:
         try:
             with xd.connect(uri, timeout=min(timeout, _MOST_OF_A_WAIT)) as client:
                 tables = [shown_name(entry.name) for entry in client.list()]
-        except (xd.NotFoundError, xd.ConnectionError):
+        except xd.ConnectionError:
             continue  # The server was killed, or has just ended.
         except xd.Error as error:
             rows.append((uri, "?", type(error).__name__))

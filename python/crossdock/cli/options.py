@@ -197,9 +197,8 @@ def connected(
             remote_reads=remote_reads,
             tls=tls,
         )
-    except xd.NotFoundError as error:
-        # A missing socket means that there is no server. "Not found" is only used for names in a server's catalog.
-        raise xd.ConnectionError(f"{error}{_servers_hint(uri)}") from None
+    except xd.ConnectionError as error:
+        raise type(error)(f"{error}{_servers_hint(uri)}") from None
     except (xd.SchemeError, xd.UriError) as error:
         raise type(error)(f"{error}{tcp_hint(uri)}") from None
 

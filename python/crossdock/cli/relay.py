@@ -123,9 +123,6 @@ def relay(
             )
         except (xd.SchemeError, xd.UriError) as error:
             raise type(error)(f"{error}{next(filter(None, map(tcp_hint, [*upstream, *uris])), '')}") from None
-        except xd.NotFoundError as error:
-            # No server is there, as of the commands that connect; or the folder of a socket to listen at.
-            raise xd.ConnectionError(str(error)) from None
         with made, observed(made, metrics) as health:
             set_ready(health, True)
             for one in made.uris:

@@ -24,7 +24,7 @@ from crossdock.cli.config import TableSource
 from crossdock.cli.files import check_is_no_url
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.observing import MetricsAddress, check_metrics, observed, print_addresses, set_ready
-from crossdock.cli.options import SCHEMES, Checksum, RemoteReads, TlsCertificate, TlsKey, is_network, is_uri, name_of
+from crossdock.cli.options import SCHEMES, Checksum, RemoteReads, TlsCertificate, TlsKey, is_uri, name_of
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import Grace, Running, StoppedError
@@ -53,17 +53,6 @@ def _server_name(table: str | bytes) -> str:
 def _uri_of_tables(setup: Setup) -> str:
     """Returns the URI of a server for which none is given: the first table's name."""
     return f"shm:{_server_name(next(iter(setup.tables), ''))}"
-
-
-def _server_at(uris: list[str], setup: Setup, authenticator: Authenticator | None) -> xd.Server:
-    try:
-        return start(setup, uris, authenticator)
-    except xd.NotFoundError as error:
-        # A host that isn't there, or an address that this machine doesn't have, as of the commands that connect: the
-        # text begins with the scheme. Else it is the folder of a socket.
-        if not is_network(str(error)):
-            raise
-        raise xd.ConnectionError(str(error)) from None
 
 
 def _server_at_a_name(setup: Setup, authenticator: Authenticator | None) -> xd.Server:
@@ -215,7 +204,7 @@ def _serve(setup: Setup, read: Callable[[], Setup], running: Running) -> None:
     authenticator = None if setup.logins is None else Authenticator(setup.logins)
     uris = setup.settings.get("uri")
     with (
-        _server_at(list(uris), setup, authenticator) if uris else _server_at_a_name(setup, authenticator) as server,
+        start(setup, list(uris), authenticator) if uris else _server_at_a_name(setup, authenticator) as server,
         observed(server, setup.settings.get("metrics")) as health,
     ):
         tables = Tables(server, running.check)

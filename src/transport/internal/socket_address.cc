@@ -108,7 +108,7 @@ std::vector<SocketAddress> resolve(std::string_view scheme, const HostPort& addr
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, ::freeaddrinfo);
   if (error != 0) {
     const std::string why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
-    throw NotFoundError(std::string(scheme) + ": no address was found for the host " + shown(host) + ": " + why);
+    throw ConnectionError(std::string(scheme) + ": no address was found for the host " + shown(host) + ": " + why);
   }
   std::vector<SocketAddress> addresses;
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {

@@ -30,7 +30,7 @@ struct SocketAddress {
 };
 
 /// Returns the addresses that `host` may mean, in the order in which to try them; 127.0.0.1 without a host. The name
-/// lookup may block as long as the system's resolver does. Throws NotFoundError.
+/// lookup may block as long as the system's resolver does. Throws ConnectionError.
 std::vector<SocketAddress> resolve(std::string_view scheme, const HostPort& address);
 
 /// The address to which a socket is bound, and the address of its peer. Throws SystemError.

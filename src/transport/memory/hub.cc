@@ -98,7 +98,7 @@ class MemoryTransport final : public Transport {
       const auto found = hub_->listeners.find(address);
       if (found != hub_->listeners.end()) queue = found->second.lock();
     }
-    if (!queue) throw NotFoundError("no server listens at memory:" + address + " in this process");
+    if (!queue) throw ConnectionError("no server listens at memory:" + address + " in this process");
     Agreement agreement;
     agreement.want_data = queue->want_data;
     agreement.free_data = queue->free_data;

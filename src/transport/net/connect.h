@@ -20,8 +20,7 @@ namespace crossdock::transport::net {
 HostPort server_address(std::string_view scheme, const std::string& address);
 
 /// Connects to the first address of the name that answers, and sets the socket's options. `where` names the server in
-/// errors. Throws NotFoundError (no such name), ConnectionError (no server there), TimeoutError, InterruptedError,
-/// SystemError.
+/// errors. Throws ConnectionError (no such name, or no server there), TimeoutError, InterruptedError, SystemError.
 UniqueFd connect_socket(std::string_view scheme, const HostPort& address, const SocketOptions& options,
                         const std::string& where, const Deadline& deadline);
 

@@ -28,10 +28,11 @@ using namespace shm;  // NOLINT(google-build-using-namespace): the private half 
     case ENOENT:
     case ENOTDIR:
       if (!place.name.empty()) {
-        throw NotFoundError("no server listens at " + uri + ": this user has no server of this name (" + place.path +
-                            " doesn't exist); is it up? For a socket in the current folder write shm:./" + place.name);
+        throw ConnectionError("no server listens at " + uri + ": this user has no server of this name (" + place.path +
+                              " doesn't exist); is it up? For a socket in the current folder write shm:./" +
+                              place.name);
       }
-      throw NotFoundError("no server listens at " + uri + ": there is no such file; is the server up?");
+      throw ConnectionError("no server listens at " + uri + ": there is no such file; is the server up?");
     case ECONNREFUSED:
       throw ConnectionError("no server listens at " + uri +
                             ": the file there was left by a server that has ended, or is not a socket");

@@ -56,7 +56,7 @@ class UcxListener {
 };
 
 /// Listens at "//host:port" (parse_address()), at the first address of the host at which this succeeds. Without a host:
-/// 127.0.0.1; "*": every IPv4 address. Throws UriError, NotFoundError, ConnectionError, and as
+/// 127.0.0.1; "*": every IPv4 address. Throws UriError, ConnectionError, and as
 /// UcxContexts::for_local() and UcxListener() do.
 std::unique_ptr<UcxListener> listen_at(UcxContexts& contexts, const std::string& address);
 

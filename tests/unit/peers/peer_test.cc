@@ -565,7 +565,7 @@ TEST_F(PeerTest, PeersAndTablesDontMeet) {
   EXPECT_THROW(hub.listen({"ucx:"}), UnsupportedError);
   EXPECT_THROW(hub.listen({}), InvalidArgumentError);
   EXPECT_THROW(hub.listen({"shm:x?want_data=1"}), UriError);
-  EXPECT_THROW(hub.connect("shm:nobody-is-here"), NotFoundError);
+  EXPECT_THROW(hub.connect("shm:nobody-is-here"), ConnectionError);
 }
 
 TEST_P(PeerOver, ManyConnectAtOnce) {

@@ -195,7 +195,7 @@ TEST_F(RelayTest, OptionsThatMakeNoSenseAreRefused) {
   refused([](RelayOptions& options) { options.server.flight.uri = "grpc://127.0.0.1:0"; });
   refused([](RelayOptions& options) { options.server.flight.ticket_lifetime = std::chrono::seconds(0); });
   refused([](RelayOptions& options) { options.server.flight.login_lifetime = std::chrono::seconds::max(); });
-  EXPECT_THROW(Relay({"shm:no-such-server"}, {}), NotFoundError);
+  EXPECT_THROW(Relay({"shm:no-such-server"}, {}), ConnectionError);
   EXPECT_THROW(Relay({"shm:no-such-server", "shm:nor-this"}, {}), ConnectionError);
 }
 

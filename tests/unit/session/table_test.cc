@@ -267,7 +267,7 @@ TEST_F(TableTest, AClosedServerEndsStreamsByName) {
   EXPECT_THROW(server.publish("more", Source::table(number_stream(1, 1))), ClosedError);
   EXPECT_THROW(server.stats(), ClosedError);
   EXPECT_THROW(client.get("numbers"), ConnectionError);
-  EXPECT_THROW(Client(server.uri()), NotFoundError);
+  EXPECT_THROW(Client(server.uri()), ConnectionError);
 }
 
 TEST_F(TableTest, AClientFindsTheServerThatTookItsServersPlace) {
@@ -404,7 +404,7 @@ TEST_F(TableTest, UrisAreChecked) {
   EXPECT_THROW(Client("nonsense"), UriError);
   EXPECT_THROW(Client("carrier://host:1"), SchemeError);
   EXPECT_THROW(Client("shm:"), UriError);
-  EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), NotFoundError);
+  EXPECT_THROW(Client("shm:/nowhere/at/all.sock"), ConnectionError);
   ServerOptions options;
   options.uris = {"carrier://localhost:1"};
   EXPECT_THROW(Server{options}, SchemeError);
@@ -438,8 +438,8 @@ TEST_F(TableTest, AServerThatIsGoneIsAnotherErrorThanANameThatIsMissing) {
   Client client(uri);
   EXPECT_THROW(static_cast<void>(client.get("absent")), NotFoundError);
   server.reset();
-  // Its socket is gone, too: only a constructor says that with NotFoundError.
-  EXPECT_THROW(Client{uri}, NotFoundError);
+  // Its socket is gone, too: NotFoundError is for names.
+  EXPECT_THROW(Client{uri}, ConnectionError);
   EXPECT_THROW(static_cast<void>(client.get("numbers")), ConnectionError);
   EXPECT_THROW(static_cast<void>(client.tensor("numbers")), ConnectionError);
   EXPECT_THROW(static_cast<void>(client.list()), ConnectionError);

@@ -76,8 +76,8 @@ TEST(ShmAddress, AbstractSocketsAreRefused) {
 
 TEST(ShmAddress, NobodyThereIsNotFound) {
   const TemporaryFolder folder;
-  EXPECT_THROW(shm_connect(folder / "s.sock", {}, 1000, nullptr), NotFoundError);
-  EXPECT_THROW(shm_connect(folder / "no/such/folder.sock", {}, 1000, nullptr), NotFoundError);
+  EXPECT_THROW(shm_connect(folder / "s.sock", {}, 1000, nullptr), ConnectionError);
+  EXPECT_THROW(shm_connect(folder / "no/such/folder.sock", {}, 1000, nullptr), ConnectionError);
   EXPECT_THROW(shm_listen(folder / "no/such/folder.sock", 0, 0, {}, nullptr), NotFoundError);
 }
 

@@ -85,8 +85,8 @@ TEST(SocketAddresses, TheLoopbackIsKnownInEveryForm) {
   }
 }
 
-TEST(SocketAddresses, AnUnknownNameIsNotFound) {
-  EXPECT_THROW(resolve("tcp", {"no-such-host.invalid", 1}), NotFoundError);
+TEST(SocketAddresses, AnUnknownNameIsAConnectionError) {
+  EXPECT_THROW(resolve("tcp", {"no-such-host.invalid", 1}), ConnectionError);
 }
 
 }  // namespace
