@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias, final
 
 from crossdock import _native
-from crossdock._files import read_small
+from crossdock._files import is_pem_text, read_small, shown_path
 from crossdock._text import check_utf8, class_of, naming
 from crossdock.errors import InvalidArgumentError
 
@@ -33,12 +33,15 @@ def read_pem(source: Pem, what: str, check: Callable[[int], None] | None = None)
         found = PemText(source, what)
     elif not isinstance(source, str | os.PathLike):
         raise TypeError(f"{what} must be the path of a PEM file, or its bytes, not {class_of(source)}")
-    elif isinstance(source, str) and source.startswith("-----BEGIN"):
-        raise InvalidArgumentError(f"{what} is a PEM text: give it as bytes, or the path of its file")
+    elif is_pem_text(path := os.fsdecode(source)):
+        as_bytes = "it as bytes, or " if isinstance(source, str) else ""
+        raise InvalidArgumentError(f"{what} is a PEM text: give {as_bytes}the path of its file")
+    elif not path:
+        raise InvalidArgumentError(f"{what} is an empty path: give the path of a PEM file, or its bytes")
     else:
-        file = f"the file {os.fspath(source)}"
+        file = f"the file {shown_path(path)}"
         with naming(what):
-            found = PemText(read_small(source, file, _MOST, check), f"{what}: {file}")
+            found = PemText(read_small(path, file, _MOST, check), f"{what}: {file}")
     if not found.text:
         raise InvalidArgumentError(f"{found.named} is empty")
     return found

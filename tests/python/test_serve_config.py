@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from tests.service import COMMAND, Manager, Service
 import crossdock as xd
 from crossdock.cli import application
 from crossdock.cli.config import read_config
-from crossdock.cli.secrets import Logins, hashed_login
+from crossdock.cli.secrets import Logins, hashed_login, read_ticket_keys, read_token
 from crossdock.cli.serve_setup import check, read_setup, start
 from crossdock.cli.settings import MADE_OF, SETTINGS
 
@@ -216,8 +217,42 @@ def test_a_table_of_both_is_an_error(folder):
             2,
             "flight.ticket_lifetime must be more than 0 seconds, and at most 100",
         ),
-        ('[server]\ntoken_file = "a\\u0000b"\n', 2, "server.token_file must be the path of a file, not 'a\\x00b'"),
-        ("server = 1\n", 1, "server must be a table, [server], not 1"),
+        ('[server]\ntoken_file = "a\\u0000b"\n', 2, "server.token_file must be the path of a file; it has a line end"),
+        (
+            '[server]\ntoken_file = "a\\nb"\n',
+            2,
+            "server.token_file must be the path of a file; it has a line end or a NUL",
+        ),
+        ("[server]\ntoken_file = 1\n", 2, "server.token_file must be the path of a file, not int"),
+        (
+            f"[server]\ngrace = {'9' * 400}\n",
+            2,
+            "server.grace must be a finite number of seconds from 0 on, not a number",
+        ),
+        (f"[server]\nlease_patience = {'9' * 400}\n", 2, "server.lease_patience must be a finite number of seconds"),
+        (f'[server]\nlease_patience = "{"9" * 400}"\n', 2, "server.lease_patience must be a finite number of seconds"),
+        (f"[flight]\nticket_lifetime = {'9' * 400}\n", 2, "flight.ticket_lifetime must be a finite number of seconds"),
+        (
+            f"[server]\nwindow = 0x{'f' * 5000}\n",
+            2,
+            "server.window must be a number of messages from 1 to 2**32 - 1, not",
+        ),
+        ('[server]\nusers = ["root\\u0000"]\n', 2, "server.users has 'root\\x00', which is no user of this machine"),
+        (f'[server]\nusers = ["{"9" * 5000}"]\n', 2, "... (5,000 characters), which is no user of this machine"),
+        (f"[server]\nusers = [0x{'f' * 5000}]\n", 2, "server.users has a number of 20,000 bits, which is no user id"),
+        (
+            '[flight]\nuri = "host:8815"\n',
+            2,
+            "flight.uri must be a URI whose scheme is grpc or grpc+tls, not 'host:8815'; did you mean grpc://host:8815?",
+        ),
+        ('[server]\nuri = "tpc://secret@host:1"\n', 2, "ucx or fabric, not 'tpc://...@host:1'"),
+        ("\n[a.b]\nx = 1\n", 2, "a is no table of this file"),
+        (
+            '[server]\nwindow = 1\nuri = [ # [tls]\n"tcp:" ]\n[tables]\nx = """\n[tls]\nkey = 1\n"""\n[tls]\nkey = 1\n',
+            11,
+            "tls.key must be the path of a file, not int",
+        ),
+        ("server = 1\n", 1, "server must be a table, [server], not int"),
         ("[tables]\nx = 1\n", 2, "tables.x must be a path, or a table"),
         ("[tables]\nx = {}\n", 2, "tables.x.path must be the path"),
         ('[tables]\nx = { path = "a", stable = "maybe" }\n', 2, "must be 'trust' or 'snapshot'"),
@@ -259,6 +294,12 @@ WRONG_TOGETHER = [
     ),
     ('[server]\nuri = [\n"shm:FOLDER/none/x"]\n', 2, "server.uri: the folder of shm:FOLDER/none/x doesn't exist ("),
     ('[server]\nuri = ["shm:twice", "shm:twice"]\n', 2, "server.uri: "),
+    (
+        "[server]\n\nusers = [0]\n",
+        3,
+        "server.users is for an address that other users can reach: give server.uri with a path, as in "
+        "shm:/run/t.sock, or leave server.users out",
+    ),
     ('[server]\nuri = "tcp+tls:"\n', 2, "server.uri: tcp+tls: needs tls.certificate and tls.key"),
     ('\n[flight]\nuri = "grpc+tls:"\n', 3, "flight.uri: grpc+tls: needs tls.certificate and tls.key"),
     (
@@ -303,7 +344,7 @@ WRONG_TOGETHER = [
     (
         '[server]\nuri = "tcp:"\ntoken_file = "absent"\n',
         3,
-        "server.token_file: the file of the token, FOLDER/absent, doesn't exist",
+        "server.token_file: the file of the token doesn't exist in the folder FOLDER: give the file's path, not its",
     ),
     (
         '[server]\nuri = "tcp:"\ntoken_file = "empty.pem"\n',
@@ -416,8 +457,8 @@ def test_files_that_are_no_configuration(folder):
         (folder / "empty.toml").write_text(nothing)
         assert "says nothing: it may be half written" in refused("--config", folder / "empty.toml")
     assert "is a folder, not a file" in refused("--config", folder)
-    assert "NotFoundError: --token-file: the file of the token, token, doesn't exist" in refused(
-        folder / "one.arrow", "--uri", "tcp:", "--token-file", "token", code=3
+    assert "NotFoundError: --token-file: the file of the token doesn't exist in the current folder" in refused(
+        folder / "one.arrow", "--uri", "tcp:", "--token-file", "absent", code=3
     )
     (folder / "bytes.toml").write_bytes(b"# a\n# b\xff\n")
     assert "bytes.toml, line 2: it isn't UTF-8" in refused("--config", folder / "bytes.toml")
@@ -426,6 +467,24 @@ def test_files_that_are_no_configuration(folder):
     for path in ("/dev/null", folder / "pipe"):
         assert "isn't a regular file" in refused("--config", path)
         assert "isn't a regular file" in refused(folder / "one.arrow", "--uri", "tcp:", "--token-file", path)
+
+
+def test_a_file_of_many_tables_is_read_in_one_pass(folder):
+    names = [f"t{number}" for number in range(20_000)]
+    path = config(folder, "[tables]\n" + "".join(f'{name} = "{name}"\n' for name in names))
+    began = time.monotonic()
+    found = read_config(path).tables
+    assert time.monotonic() - began < 30  # it takes a second; half an hour if each key were looked for
+    assert found["t19999"].where == f"{path}, line 20001: tables.t19999"
+
+
+@pytest.mark.long
+def test_the_path_of_a_table_that_is_too_long_is_said_with_its_line(folder):
+    path = config(folder, f'[tables]\n\nx = "{"x" * 300}"\n')
+    for arguments in ((), ("--check",)):
+        line = refused("--config", path, *arguments, code=1)
+        assert line.startswith(f"SystemError: {path}, line 3: tables.x: {folder}/xxx")
+        assert line.endswith(": File name too long")
 
 
 def test_a_file_that_is_being_written_is_refused(folder):
@@ -525,6 +584,17 @@ def test_options_that_are_wrong_are_named(folder):
     line = refused(one, "--uri", "tcp+tls:", "--tls-certificate", folder / "absent.pem", code=3)
     assert line == f"NotFoundError: --tls-certificate: the file {folder / 'absent.pem'} doesn't exist"
     assert "--lease-patience must be a number of seconds, or" in refused(one, "--lease-patience", "soon")
+    line = refused(one, "--limits", f"max_depth={10**20 - 1}")
+    assert line.endswith("--limits max_depth must be a number of levels from 1 to 2**31 - 1, not 99999999999999999999")
+    assert refused(one, "--flight", "host:8815").endswith("not 'host:8815'; did you mean grpc://host:8815?")
+    assert refused(one, "--flight", "host:99999").endswith("not 'host:99999'")
+    assert refused(one, "--flight", "99999").endswith("not '99999'")
+    assert refused(one, "--uri", "host:99999").endswith("not 'host:99999'")
+    line = refused(one, "--users", "0")
+    assert line.startswith(
+        "InvalidArgumentError: --users is for an address that other users can reach: give --uri with"
+    )
+    assert "which is no user of this machine" in refused(one, "--users", "9" * 5000)
 
 
 def test_all_options_at_once(serve, folder, monkeypatch):
@@ -560,6 +630,174 @@ def test_all_options_at_once(serve, folder, monkeypatch):
 
 
 # ---- secrets ----
+
+
+SECRET = "c2VjcmV0"
+PEM = f"-----BEGIN PRIVATE KEY-----\nMIGHAgEA{SECRET}\n-----END PRIVATE KEY-----\n"
+BARE = f"MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEH{SECRET}"  # a key without the lines around it
+SECRET_KEYS = (
+    "tls.certificate",
+    "tls.key",
+    "tls.client_roots",
+    "server.token_file",
+    "flight.logins",
+    "flight.ticket_keys",
+)
+
+
+def assert_unsaid(error: BaseException | None) -> None:
+    """Neither an error nor those that its traceback shows may have the secret."""
+    while error is not None:
+        assert SECRET not in str(error) + repr(error)
+        error = error.__cause__ if error.__suppress_context__ else error.__context__
+
+
+@pytest.mark.parametrize("key", SECRET_KEYS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"'''{PEM}'''",
+        f"'''\n\n Bag Attributes\n{PEM}'''",
+        f"['''{PEM}''']",
+        f'"{BARE}"',
+        f'["{BARE}"]',
+        f'["{SECRET}"]',
+        f'{{ a = "{SECRET}" }}',
+        f'"{SECRET}\\u0000"',
+        f'"\\n{SECRET}"',
+    ],
+    ids=["PEM", "PEM with attributes", "list of PEM", "base64", "list of base64", "list", "table", "NUL", "line end"],
+)
+def test_a_secret_in_place_of_its_path_is_not_quoted(folder, key, value):
+    section, name = key.split(".")
+    path = config(folder, f"[{section}]\n{name} = {value}\n")
+    with pytest.raises(xd.InvalidArgumentError) as error:
+        read_config(path)
+    assert_unsaid(error.value)
+    assert str(error.value).startswith(f"{path}, line 2: {key} ")
+
+
+@pytest.mark.parametrize("section", ["tls", "server", "flight", "tables"])
+@pytest.mark.parametrize("value", [f"'''{PEM}'''", f'["{SECRET}"]', f'"{SECRET}"'], ids=["PEM", "list", "text"])
+def test_a_secret_in_place_of_a_section_is_not_quoted(folder, section, value):
+    path = config(folder, f"{section} = {value}\n")
+    with pytest.raises(xd.InvalidArgumentError) as error:
+        read_config(path)
+    assert_unsaid(error.value)
+    assert str(error.value).startswith(f"{path}, line 1: {section} must be a table, [{section}], not ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{key} = PEM\n" for key in ("server.uri", "server.users", "metrics.address", "log.level", "tables.x")),
+        "tables.x = { path = PEM }\n",
+        "limits.max_depth = PEM\n",
+        f'tls."-----BEGIN PRIVATE KEY-----\\n{SECRET}" = 1\n',
+    ],
+)
+def test_a_key_where_none_is_expected_is_not_quoted(folder, text):
+    path = config(folder, text.replace("= PEM", f"= '''{PEM}'''"))
+    with pytest.raises(xd.InvalidArgumentError) as error:
+        read_config(path)
+    assert_unsaid(error.value)
+    assert str(error.value).startswith(f"{path}, line 1: ")
+    assert "a PEM text" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["token_file", "logins", "ticket_keys"])
+@pytest.mark.parametrize("in_file", [True, False], ids=["file", "command line"])
+@pytest.mark.parametrize(
+    "secret",
+    [SECRET, f"{SECRET}/x", f"{SECRET}/{'x' * 300}", "x" * 300 + SECRET, f"token/{SECRET}"],
+    ids=["name", "path", "long path", "long name", "below a file"],
+)
+def test_a_secret_that_may_be_a_path_is_not_quoted(folder, monkeypatch, name, in_file, secret):
+    """No file has that path, so it may be the secret itself."""
+    monkeypatch.chdir(folder)
+    options: dict[str, object] = {"uri": ("tcp:",), "flight": "grpc:", "token_file": Path("token")}
+    if in_file:
+        key = next(setting.key for setting in SETTINGS if setting.name == name)
+        section, _, last = key.partition(".")
+        path = config(folder, f'[{section}]\n{last} = "{secret}"\n')
+        options = {one: value for one, value in options.items() if one != name}
+        begin = f"{path}, line 2: {key}: the file of the "
+    else:
+        path = config(folder, "[tables]\n")
+        options[name] = Path(secret)
+        begin = f"--{name.replace('_', '-')}: the file of the "
+    with pytest.raises((xd.NotFoundError, xd.SystemError)) as error:
+        read_setup(path, options, {})
+    assert_unsaid(error.value)
+    assert str(error.value).startswith(begin)
+    if isinstance(error.value, xd.NotFoundError):
+        assert str(error.value).endswith(": give the file's path, not its content")
+
+
+@pytest.mark.long
+def test_the_command_shows_no_secret_that_is_given_in_place_of_a_path(folder):
+    one = folder / "one.arrow"
+    tls, address = (one, "--uri", "tcp+tls:"), "tcp+tls://127.0.0.1:1"
+    for command, *arguments in (
+        *(("serve", *tls, f"--tls-{part}", PEM) for part in ("certificate", "key", "client-roots")),
+        ("serve", *tls, "--tls-key", f"\n{PEM}"),
+        ("serve", *tls, "--tls-key", BARE),
+        *(("ls", address, f"--tls-{part}", PEM) for part in ("certificate", "key", "roots")),
+        ("get", address, "t", "--tls-key", f"Bag Attributes\n{PEM}"),
+        ("serve", one, "--uri", "tcp:", "--token-file", PEM),
+        ("serve", one, "--uri", "tcp:", "--token-file", f"{SECRET}\n"),
+        ("serve", one, "--uri", "tcp:", "--token-file", f"{SECRET}/{SECRET}"),
+        ("serve", "--config", PEM),
+        ("hash-password", f"ada:{SECRET}"),
+    ):
+        for common in ("--debug", "--log-json"):
+            done = subprocess.run(
+                [*COMMAND, common, command, *map(str, arguments)],
+                input="password\n", capture_output=True, text=True, check=False, timeout=60,
+            )  # fmt: skip
+            assert done.returncode in (2, 3), done.stderr
+            assert SECRET not in done.stdout + done.stderr
+            assert done.stderr
+
+
+def test_content_of_files_of_secrets_is_not_quoted(folder):
+    path = folder / "wrong"
+    path.touch(mode=0o600)
+    for content in (SECRET, f"ada:{SECRET}", f"{SECRET}:scrypt:1:1:1:{SECRET}:{SECRET}", f"{SECRET}\n{SECRET}", PEM):
+        path.write_text(content)
+        for read in (Logins, read_ticket_keys, *([read_token] if "\n" in content else [])):
+            with pytest.raises(xd.InvalidArgumentError) as error:
+                read(path)
+            assert_unsaid(error.value)
+    path.write_bytes(SECRET.encode() + b"\xff")
+    for read in (Logins, read_ticket_keys, read_token):
+        with pytest.raises(xd.InvalidArgumentError, match="isn't UTF-8") as error:
+            read(path)
+        assert_unsaid(error.value)
+
+
+def test_a_reload_that_fails_shows_no_secret(serve, folder):
+    """Neither in the log nor to the service manager."""
+    manager = Manager(str(folder / "notify"))
+    path = config(folder, '[tables]\none = "one.arrow"\n')
+    service = serve("--config", path, env={"NOTIFY_SOCKET": manager.address})
+    manager.next_with("READY")
+    for text, words in (
+        (f"[tls]\nkey = '''{PEM}'''\n", "tls.key is a PEM text: give the path of its file"),
+        (
+            f"[server]\nuri = 'tcp:'\ntoken_file = '{SECRET}'\n",
+            "server.token_file: the file of the token doesn't exist",
+        ),
+    ):
+        config(folder, text)
+        assert words in reload(service, "the reload has failed")
+        assert "RELOADING" in manager.next()
+        status = manager.next()["STATUS"]
+        assert words in status
+        assert SECRET not in status
+    assert service.stop() == 0
+    assert not any(SECRET in line for line in service.errors)
+    manager.close()
 
 
 def test_a_token_file_that_others_can_read_is_refused(folder):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,33 @@ def test_a_pem_text_may_be_given_as_bytes(server: xd.Server, certificates: Certi
     roots = certificates.issuer.read_bytes()
     with xd.connect(_uri(server), tls=xd.TLS(roots=roots), token="a token") as client:
         assert pa.table(client.get("t")) == TABLE
-    with pytest.raises(xd.InvalidArgumentError, match="give it as bytes"):
-        xd.TLS(roots=roots.decode())
+
+
+class _Named:
+    """A path of a class of its own."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return self._path
+
+
+@pytest.mark.parametrize("before", ["", "\n", " ", "\ufeff", "Bag Attributes\n    localKeyID: 01\n"])
+@pytest.mark.parametrize("kind", [str, Path, _Named])
+def test_a_pem_text_in_place_of_a_path_is_not_quoted(
+    certificates: Certificates, before: str, kind: Callable[[str], Any]
+) -> None:
+    pem = certificates.key(certificates.server).read_text()
+    secret = pem.splitlines()[2]
+    for text in (before + pem, before.strip("\ufeff") + "".join(pem.splitlines()[1:-1])):
+        if before.startswith("Bag") and text.startswith("Bag") and "BEGIN" not in text:
+            continue
+        with pytest.raises(xd.InvalidArgumentError) as error:
+            xd.TLS(certificate=certificates.server, key=kind(text))
+        assert secret not in str(error.value) + repr(error.value.__cause__) + repr(error.value.__context__)
+        as_bytes = "it as bytes, or " if kind is str else ""
+        assert str(error.value) == f"key of xd.TLS is a PEM text: give {as_bytes}the path of its file"
 
 
 def test_files_and_live_streams_cross(of_server: xd.TLS, certificates: Certificates, tmp_path: Path) -> None:
@@ -157,6 +183,21 @@ def test_wrong_texts_and_files_are_named_by_their_argument(certificates: Certifi
         ),
         ({"roots": text / "x"}, xd.SystemError, f"roots of xd.TLS: the file {text}/x can't be read: Not a directory"),
         ({"roots": b""}, xd.InvalidArgumentError, "roots of xd.TLS is empty"),
+        (
+            {"roots": ""},
+            xd.InvalidArgumentError,
+            "roots of xd.TLS is an empty path: give the path of a PEM file, or its",
+        ),
+        (
+            {"roots": "a\x1b[31mb\nc"},
+            xd.NotFoundError,
+            "roots of xd.TLS: the file a\\x1b[31mb\\nc doesn't exist",
+        ),
+        (
+            {"roots": "x" * 5000},
+            xd.SystemError,
+            f"roots of xd.TLS: the file {'x' * 200}... (5,000 characters) can't be read: File name too long",
+        ),
         ({"roots": text}, xd.InvalidArgumentError, f"roots of xd.TLS: the file {text} {no_certificate}"),
         ({"roots": b"x"}, xd.InvalidArgumentError, f"roots of xd.TLS {no_certificate}"),
         ({"client_roots": text}, xd.InvalidArgumentError, f"client_roots of xd.TLS: the file {text} {no_certificate}"),
@@ -194,11 +235,22 @@ def test_wrong_texts_and_files_are_named_by_their_argument(certificates: Certifi
         assert "TlsOptions" not in str(error.value)
 
 
-def test_the_error_of_a_file_that_cannot_be_read_has_its_number(tmp_path: Path) -> None:
+def test_the_error_of_a_file_that_cannot_be_read_has_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(xd.SystemError) as error:
         xd.TLS(roots=tmp_path / "loop")
     assert error.value.errno == errno.ELOOP
+
+    def deny(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", deny)
+        with pytest.raises(xd.PermissionError, match="can't be read: permission denied") as denied:
+            xd.TLS(roots=tmp_path / "loop")
+    assert denied.value.errno == errno.EACCES
 
 
 async def _exchange(certificates: Certificates, of_server: xd.TLS) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import re
 import signal
 import tomllib
@@ -12,11 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
-from crossdock._files import read_small
+from crossdock._files import is_pem_text, read_small, shown_path
 from crossdock._names import parsed_name, shown_name
-from crossdock._text import quoted, shown
+from crossdock._text import class_of, quoted, shown
 from crossdock.cli.files import check_is_no_url
-from crossdock.cli.settings import SETTINGS, Place, WrongValueError, meant
+from crossdock.cli.settings import SETTINGS, Place, WrongValueError, meant, refuse_pem_text
 
 _MOST_BYTES = 16 << 20
 
@@ -49,12 +50,12 @@ def read_config(path: Path) -> Config:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise xd.InvalidArgumentError(f"{path} isn't TOML, or is half written: {error}") from None
+        raise xd.InvalidArgumentError(f"{shown_path(path)} isn't TOML, or is half written: {error}") from None
     except (RecursionError, ValueError) as error:  # nested too deep; a number of too many digits
-        raise xd.InvalidArgumentError(f"{path} can't be read: {error}") from None
+        raise xd.InvalidArgumentError(f"{shown_path(path)} can't be read: {error}") from None
     if not content:
         raise xd.InvalidArgumentError(
-            f"{path} says nothing: it may be half written; [tables] alone is a file without any table"
+            f"{shown_path(path)} says nothing: it may be half written; [tables] alone is a file without any table"
         )
     return _Checker(path, text).config(content)
 
@@ -62,7 +63,7 @@ def read_config(path: Path) -> Config:
 def _read(path: Path) -> str:
     content = read_small(
         path,
-        f"the configuration file {path}",
+        f"the configuration file {shown_path(path)}",
         _MOST_BYTES,
         lambda descriptor: _refuse_writers(path, descriptor),
     )
@@ -70,7 +71,7 @@ def _read(path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise xd.InvalidArgumentError(f"{path}, line {line}: it isn't UTF-8") from None
+        raise xd.InvalidArgumentError(f"{shown_path(path)}, line {line}: it isn't UTF-8") from None
 
 
 def _refuse_writers(path: Path, descriptor: int) -> None:
@@ -82,7 +83,7 @@ def _refuse_writers(path: Path, descriptor: int) -> None:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except BlockingIOError:
         raise xd.InvalidArgumentError(
-            f"{path} is being written by another process: it may be half written, so it isn't read"
+            f"{shown_path(path)} is being written by another process: it may be half written, so it isn't read"
         ) from None
     except OSError:
         pass
@@ -92,9 +93,9 @@ class _Checker:
     """Checks what one file has."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self._path = path
+        self._path = shown_path(path)
         self._folder = path.absolute().parent
-        self._text = text
+        self._lines = _lines_of(text)
 
     def config(self, content: dict[str, Any]) -> Config:
         settings: dict[str, Any] = {}
@@ -104,7 +105,7 @@ class _Checker:
             if section not in _SECTIONS:
                 self._fail_unknown((section,), "table", _SECTIONS)
             if not isinstance(values, dict):
-                self._fail((section,), f"must be a table, [{section}], not {quoted(values)}")
+                self._fail((section,), f"must be a table, [{section}], not {class_of(values)}")
             if section == "tables":
                 tables = dict(self._table(name, value) for name, value in values.items())
                 if len(tables) != len(values):
@@ -124,13 +125,17 @@ class _Checker:
 
     def _value(self, key: tuple[str, ...], value: Any) -> Any:
         try:
-            read = _KEYS[key].read(value)
+            read = _KEYS[key].value_of(value)
         except WrongValueError as error:
             self._fail(key if error.part is None else (*key, error.part), str(error))
         return self._folder / read if isinstance(read, Path) else read
 
     def _table(self, name: str, value: Any) -> tuple[str | bytes, TableSource]:
         key = ("tables", name)
+        try:
+            refuse_pem_text(value)
+        except WrongValueError as error:
+            self._fail(key, str(error))
         if isinstance(value, str):
             value = {"path": value}
         if not isinstance(value, dict):
@@ -146,7 +151,7 @@ class _Checker:
         if not name or "\0" in name:
             self._fail(key, "is no name of a table: it is empty, or has a NUL")
         try:
-            if not (self._folder / path).exists():
+            if not os.path.exists(self._folder / path):
                 check_is_no_url(path)
             return parsed_name(name), TableSource(self._folder / path, stable, self._where(key))
         except xd.InvalidArgumentError as error:
@@ -162,18 +167,35 @@ class _Checker:
         return f"{self._line(key)}: {shown('.'.join(_quoted(part) for part in key))}"
 
     def _line(self, key: tuple[str, ...]) -> str:
-        line = _line_of(key, self._text)
-        return f"{self._path}, line {line}" if line else str(self._path)
+        parts = (key[:length] for length in range(len(key), 0, -1))
+        line = next((self._lines[part] for part in parts if part in self._lines), None)
+        return f"{self._path}, line {line}" if line else self._path
 
 
 def _quoted(part: str) -> str:
+    if is_pem_text(part):
+        return "(a PEM text)"
     return part if re.fullmatch("[A-Za-z0-9_-]+", part) else f'"{part}"'
 
 
-_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
-_DOTTED = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_HEADER = re.compile(rf"\s*\[\s*({_DOTTED})\s*\]\s*(?:#.*)?$")
-_ASSIGNED = re.compile(rf"\s*({_DOTTED})\s*=")
+_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*')"""
+_DOTTED = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*+"
+_BETWEEN = re.compile(r"(?:[ \t\n]|\#[^\n]*)*+")
+_HEADER = re.compile(rf"\[\[?[ \t]*({_DOTTED})[ \t]*\]\]?")
+_ASSIGNED = re.compile(rf"({_DOTTED})[ \t]*=")
+_TOKEN = re.compile(
+    r"""
+    "{3}(?:[^"\\]|\\.|"{1,2}(?!"))*+"{3,5}      # texts of several lines, which may end with quotes of their own
+    | '{3}(?:[^']|'{1,2}(?!'))*+'{3,5}
+    | "(?:[^"\\]|\\.)*+" | '[^']*'
+    | \#[^\n]*
+    | (?P<opens>[\[{]) | (?P<closes>[\]}])
+    | (?P<ends>\n)
+    | [^"'\#\[\]{}\n]+
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_MOST_PARTS = 3  # of a key that is asked for: tables.NAME.path
 
 
 def _parts_of(dotted: str) -> tuple[str, ...]:
@@ -185,23 +207,46 @@ def _parts_of(dotted: str) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def _line_of(key: tuple[str, ...], text: str) -> int | None:
-    """The line where a key, or what it is in, is set, in a text that is TOML; None: not found. tomllib doesn't tell."""
-    best: tuple[int, int | None] = (0, None)  # how much of the key, and the line
+def _end_between(text: str, start: int) -> int:
+    """Returns where blanks, empty lines and comments end."""
+    return found.end() if (found := _BETWEEN.match(text, start)) else start
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """Returns where the line of the end of a value ends."""
+    depth = 0
+    while token := _TOKEN.match(text, start):
+        start = token.end()
+        if token["opens"]:
+            depth += 1
+        elif token["closes"]:
+            depth -= 1
+        elif token["ends"] and depth == 0:
+            break
+    return start
+
+
+def _lines_of(text: str) -> dict[tuple[str, ...], int]:
+    """The lines where keys, and what they are in, are set first, in a text that is TOML. tomllib doesn't tell. Keys in
+    tables in braces aren't there."""
+    text = text.replace("\r\n", "\n")
+    lines: dict[tuple[str, ...], int] = {}
     within: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            if header := _HEADER.match(line):
-                within = here = _parts_of(header[1])
-            elif assigned := _ASSIGNED.match(line):
-                here = within + _parts_of(assigned[1])
-            else:
-                continue
-        except tomllib.TOMLDecodeError:
-            continue  # a line of a long text
-        if len(here) > best[0] and key[: len(here)] == here:
-            best = (len(here), number)
-    return best[1]
+    number, counted, position = 1, 0, 0
+    while (position := _end_between(text, position)) < len(text):
+        if header := _HEADER.match(text, position):
+            within = here = _parts_of(header[1])
+            position_after = header.end()
+        elif assigned := _ASSIGNED.match(text, position):
+            here = within + _parts_of(assigned[1])
+            position_after = _end_of_value(text, assigned.end())
+        else:
+            break  # tomllib takes what this doesn't know
+        number, counted = number + text.count("\n", counted, position), position
+        for length in range(1, min(len(here), _MOST_PARTS) + 1):
+            lines.setdefault(here[:length], number)
+        position = position_after
+    return lines
 
 
 def shown_names(names: Iterable[str | bytes], most: int = 10) -> str:

@@ -200,13 +200,19 @@ def connected(
     except xd.ConnectionError as error:
         raise type(error)(f"{error}{_servers_hint(uri)}") from None
     except (xd.SchemeError, xd.UriError) as error:
-        raise type(error)(f"{error}{tcp_hint(uri)}") from None
+        raise type(error)(f"{error}{network_hint(uri)}") from None
 
 
-def tcp_hint(uri: str) -> str:
+def is_port(text: str) -> bool:
+    return re.fullmatch("[0-9]{1,5}", text) is not None and 1 <= int(text) <= 65535
+
+
+def network_hint(uri: str, scheme: str = "tcp") -> str:
     """Returns a question for a host and a port, without a scheme or with that of a web page; of others, nothing."""
-    found = re.fullmatch(r"(https?://)?(([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5})/?", uri)
-    return f"; did you mean tcp://{found[2]}?" if found and found[3].lower() not in (*SCHEMES, "http", "https") else ""
+    found = re.fullmatch(r"(?:https?://)?([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]+)/?", uri)
+    if not found or not is_port(found[2]) or found[1].lower() in (*SCHEMES, "http", "https"):
+        return ""
+    return f"; did you mean {scheme}://{found[1]}:{found[2]}?"
 
 
 def server_hint(name: str) -> str:

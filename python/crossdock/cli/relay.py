@@ -21,10 +21,10 @@ from crossdock.cli.options import (
     bytes_of,
     check_checksum,
     login_of,
+    network_hint,
     refuse_file,
     refuse_remote_handle,
     stats_option,
-    tcp_hint,
     tls_of,
     token_of,
 )
@@ -122,7 +122,7 @@ def relay(
                 stats=stats_option(stats),
             )
         except (xd.SchemeError, xd.UriError) as error:
-            raise type(error)(f"{error}{next(filter(None, map(tcp_hint, [*upstream, *uris])), '')}") from None
+            raise type(error)(f"{error}{next(filter(None, map(network_hint, [*upstream, *uris])), '')}") from None
         with made, observed(made, metrics) as health:
             set_ready(health, True)
             for one in made.uris:

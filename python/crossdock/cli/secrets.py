@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import crossdock as xd
-from crossdock._files import read_small
-from crossdock._text import quoted, shown
+from crossdock._files import read_small, shown_path
+from crossdock._text import shown
 
 _MOST_BYTES = 1 << 20
 
@@ -24,17 +24,18 @@ def check_owner_alone(descriptor: int, path: Path, what: str) -> None:
     info = os.fstat(descriptor)
     if info.st_uid == os.geteuid() and info.st_mode & 0o077:
         raise xd.PermissionError(
-            f"others can read the file of the {what}, {path} (its mode is {stat.S_IMODE(info.st_mode):04o}): "
-            f"chmod 600 {path}"
+            f"others can read the file of the {what}, {shown_path(path)} (its mode is "
+            f"{stat.S_IMODE(info.st_mode):04o}): chmod 600 {shown_path(path)}"
         )
 
 
 def _read(path: Path, what: str) -> bytes:
     return read_small(
         path,
-        f"the file of the {what}, {path},",
+        f"the file of the {what}, {shown_path(path)},",
         _MOST_BYTES,
         lambda descriptor: check_owner_alone(descriptor, path, what),
+        unopened=f"the file of the {what}",
     )
 
 
@@ -43,14 +44,16 @@ def read_secret(path: Path, what: str) -> str:
     try:
         return _read(path, what).decode()
     except UnicodeDecodeError:
-        raise xd.InvalidArgumentError(f"the file of the {what}, {path}, isn't UTF-8") from None
+        raise xd.InvalidArgumentError(f"the file of the {what}, {shown_path(path)}, isn't UTF-8") from None
 
 
 def read_token(path: Path) -> str:
     """The file's text without the line end."""
     token = read_secret(path, "token").rstrip("\r\n")
     if not 1 <= len(token.encode()) <= 1024 or "\n" in token:
-        raise xd.InvalidArgumentError(f"the file of the token, {path}, must have one line of 1 to 1024 bytes")
+        raise xd.InvalidArgumentError(
+            f"the file of the token, {shown_path(path)}, must have one line of 1 to 1024 bytes"
+        )
     return token
 
 
@@ -70,11 +73,14 @@ def read_ticket_keys(path: Path) -> tuple[bytes, ...]:
             key = b""
         if not 16 <= len(key) <= 1024:
             raise xd.InvalidArgumentError(
-                f"{path}, line {number}: a ticket key is 32 to 2048 hexadecimal digits, as of `openssl rand -hex 32`"
+                f"{shown_path(path)}, line {number}: a ticket key is 32 to 2048 hexadecimal digits, as of "
+                "`openssl rand -hex 32`"
             )
         keys.append(key)
     if not 1 <= len(keys) <= 16:
-        raise xd.InvalidArgumentError(f"{path} must have 1 to 16 ticket keys, one a line; it has {len(keys)}")
+        raise xd.InvalidArgumentError(
+            f"{shown_path(path)} must have 1 to 16 ticket keys, one a line; it has {len(keys)}"
+        )
     return tuple(keys)
 
 
@@ -117,10 +123,10 @@ def hashed_login(user: str, password: str) -> str:
 
 
 def check_user(user: str) -> None:
+    """Raises InvalidArgumentError, which doesn't quote the name: its password may be in it, after a colon."""
     if not user or ":" in user or user != user.strip() or user.startswith("#") or not user.isprintable():
         raise xd.InvalidArgumentError(
-            "a user's name isn't empty, has no colon and no blanks around it, and begins with no #; "
-            f"it was {quoted(user)}"
+            "a user's name isn't empty, has no colon and no blanks around it, and begins with no #"
         )
 
 
@@ -151,10 +157,10 @@ class Logins:
                 user, made = _parsed_login(line)
             except (ValueError, binascii.Error):
                 raise xd.InvalidArgumentError(
-                    f"{path}, line {number}: a login is a line that `crossdock hash-password USER` prints"
+                    f"{shown_path(path)}, line {number}: a login is a line that `crossdock hash-password USER` prints"
                 ) from None
             if user in self._hashes:
-                raise xd.InvalidArgumentError(f"{path}, line {number}: {shown(user)} has a login already")
+                raise xd.InvalidArgumentError(f"{shown_path(path)}, line {number}: {shown(user)} has a login already")
             self._hashes[user] = made
 
     def __call__(self, user: str, password: str) -> bool:

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 
 import crossdock as xd
 from crossdock import _options
+from crossdock._files import is_pem_text
 from crossdock._http import Address
-from crossdock._text import quoted
+from crossdock._text import class_of, quoted
 from crossdock.cli.logs import LEVELS
-from crossdock.cli.options import size_in, tcp_hint
+from crossdock.cli.options import is_port, network_hint, size_in
 
 _LONGEST_LIFETIME = 100 * 365 * 24 * 3600  # seconds
 
@@ -38,6 +39,17 @@ def _of_type(value: object, kind: type | tuple[type, ...], called: str) -> Any:
     return value
 
 
+def refuse_pem_text(value: object) -> None:
+    """Raises WrongValueError for a PEM text, also in a list or a table. It may be a private key, and isn't quoted."""
+    if isinstance(value, Mapping):
+        refuse_pem_text([*value, *value.values()])
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            refuse_pem_text(one)
+    elif isinstance(value, str | Path) and is_pem_text(str(value)):
+        raise WrongValueError("is a PEM text: give the path of its file")
+
+
 def meant(name: str, known: Iterable[str]) -> str:
     """Returns what may have been meant by a name that isn't known."""
     known = sorted(known)
@@ -49,7 +61,7 @@ def _number_of(things: str, *, least: int = 1, bits: int = 64) -> Reader:
     def read(value: object) -> int:
         number: int = _of_type(value, int, f"a whole number of {things}")
         if not least <= number < 2**bits:
-            raise WrongValueError(f"must be a number of {things} from {least} to 2**{bits} - 1, not {number}")
+            raise WrongValueError(f"must be a number of {things} from {least} to 2**{bits} - 1, not {quoted(number)}")
         return number
 
     return read
@@ -66,8 +78,12 @@ def _bytes(value: object) -> int:
 
 def _seconds(value: object) -> float:
     seconds: float = _of_type(value, (int, float), "a number of seconds")
-    if not math.isfinite(seconds) or seconds < 0:
-        raise WrongValueError(f"must be a finite number of seconds from 0 on, not {seconds}")
+    try:
+        in_range = math.isfinite(seconds) and seconds >= 0
+    except OverflowError:  # an int that is no float
+        in_range = False
+    if not in_range:
+        raise WrongValueError(f"must be a finite number of seconds from 0 on, not {quoted(seconds)}")
     return seconds
 
 
@@ -87,7 +103,7 @@ def _patience(value: object) -> OrNone:
     if value == "none":
         return OrNone(None)
     if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", value):
-        return OrNone(float(value))
+        return OrNone(_seconds(float(value)))
     if isinstance(value, str):
         raise WrongValueError(f'must be a number of seconds, or "none", not {quoted(value)}')
     return OrNone(_seconds(value))
@@ -121,21 +137,24 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _path(value: object) -> Path:
-    path = value if isinstance(value, Path) else Path(_text(value))
-    if "\0" in str(path):
-        raise WrongValueError(f"must be the path of a file, not {quoted(str(path))}")
-    return path
+    """Paths are those of secrets, so no text is quoted: it may be the secret itself."""
+    if not isinstance(value, str | Path):
+        raise WrongValueError(f"must be the path of a file, not {class_of(value)}")
+    text = _text(str(value))
+    if re.search(r"[\0\r\n]", text):
+        raise WrongValueError("must be the path of a file; it has a line end or a NUL, and isn't shown")
+    return Path(text)
 
 
 def _user(value: object) -> int:
-    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
+    if isinstance(value, str) and not re.fullmatch("[0-9]{1,40}", value):
         try:
             return pwd.getpwnam(value).pw_uid
-        except KeyError:
+        except (KeyError, ValueError):  # a NUL is the latter
             raise WrongValueError(f"has {quoted(value)}, which is no user of this machine") from None
     number = int(_of_type(value, (int, str), "user ids and names"))
     if not 0 <= number < 2**32:
-        raise WrongValueError(f"has {number}, which is no user id")
+        raise WrongValueError(f"has {quoted(number)}, which is no user id")
     return number
 
 
@@ -162,7 +181,7 @@ def _limits(value: object) -> tuple[tuple[str, int], ...]:
         given = {}
         for text in _of_type(value, (list, tuple), "a table"):
             name, _, number = text.partition("=")
-            given[name] = int(number) if re.fullmatch("[0-9]{1,18}", number) else number
+            given[name] = int(number) if re.fullmatch("[0-9]{1,40}", number) else number
     for name, number in given.items():
         if name not in _LIMITS:
             raise WrongValueError(f"is no limit: {meant(name, _LIMITS)}", name)
@@ -188,15 +207,16 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
         if _options.scheme_of(text) not in schemes:
             known = f"{', '.join(schemes[:-1])} or {schemes[-1]}"
             network = next(scheme for scheme in schemes if scheme != "shm")
-            if re.fullmatch("[0-9]{1,5}", text):
+            if is_port(text):
                 meant = f"; did you mean {network}://localhost:{text}?"
             elif ":" in text:
-                meant = tcp_hint(text) if network == "tcp" else ""
+                meant = network_hint(text, network)
+            elif "shm" in schemes:
+                meant = f"; did you mean shm:{text}?"
             else:
-                meant = (
-                    f"; did you mean shm:{text}?" if "shm" in schemes else f"; did you mean {network}://{text}:PORT?"
-                )
-            raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(text)}{meant}")
+                meant = "" if text.isdigit() else f"; did you mean {network}://{text}:PORT?"
+            safe = re.sub("//[^/]*@", "//...@", text)  # a login may be before the host
+            raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(safe)}{meant}")
         return text
 
     return read
@@ -214,6 +234,11 @@ class Setting(NamedTuple):
     key: str
     read: Reader
     reloads: bool = False  # whether SIGHUP changes it
+
+    def value_of(self, given: object) -> Any:
+        """Reads a value. Raises WrongValueError, which doesn't quote what may be a secret."""
+        refuse_pem_text(given)
+        return self.read(given)
 
 
 SETTINGS = (
@@ -285,7 +310,7 @@ def given_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or value in ([], ()):
             continue
         try:
-            found[setting.name] = setting.read(value)
+            found[setting.name] = setting.value_of(value)
         except WrongValueError as error:
             kind = xd.UriError if setting.name in ("uri", "flight") else xd.InvalidArgumentError
             part = "" if error.part is None else f" {error.part}"
@@ -302,6 +327,10 @@ def check_together(settings: Mapping[str, Any], places: Mapping[str, Place], has
 
     def refuse(name: str, why: str) -> NoReturn:
         raise xd.InvalidArgumentError(f"{places[name]} {why}, or leave {places[name].called(name)} out")
+
+    if settings.get("users") and "uri" not in settings:
+        uri = places["users"].called("uri")
+        refuse("users", f"is for an address that other users can reach: give {uri} with a path, as in shm:/run/t.sock")
 
     if "checksum" in settings:
         place = places["checksum"]
