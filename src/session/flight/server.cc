@@ -9,6 +9,7 @@
 
 #include "core/host_name.h"
 #include "core/text.h"
+#include "core/user_info.h"
 #include "crossdock/core/error.h"
 #include "dissociated/uri.h"
 #include "session/flight/answer_call.h"
@@ -33,10 +34,11 @@ constexpr std::int32_t kPatienceMs = 500;
 std::string address_of(const std::string& text) {
   const dissociated::Uri uri = dissociated::parse_uri(text);
   if (uri.scheme != "grpc" && uri.scheme != "grpc+tcp" && uri.scheme != kEncryptedFlight) {
-    throw SchemeError("a Flight server listens at grpc://HOST:PORT or grpc+tls://HOST:PORT, not at " + shown(text));
+    throw SchemeError("a Flight server listens at grpc://HOST:PORT or grpc+tls://HOST:PORT, not at " +
+                      shown(without_user(text)));
   }
   std::optional<std::string> address = host_and_port(uri.address);
-  if (!address) throw UriError(shown(text) + " isn't grpc://HOST:PORT; port 0 is a free one");
+  if (!address) throw UriError(shown(without_user(text)) + " isn't grpc://HOST:PORT; port 0 is a free one");
   return *std::move(address);
 }
 
