@@ -51,8 +51,8 @@ TEST(SocketAddresses, APortAloneIsTakenForNoHost) {
   EXPECT_EQ(error_of("tcp+tls", "//7700/"),
             "bad address 'tcp+tls://7700/': 7700 is a host here, not a port; did you mean tcp+tls://localhost:7700?");
   EXPECT_EQ(error_of("tcp", "//token@host:1"),
-            "bad address 'tcp://...@host:1': it has a user, but a token must not be in a URI; write tcp://host:port, with "
-            "an IPv6 address in brackets");
+            "bad address 'tcp://...@host:1': it has a user, but a token must not be in a URI; write tcp://host:port, "
+            "with an IPv6 address in brackets");
   EXPECT_EQ(error_of("tcp", "token@host:1"),
             "bad address 'tcp:...@host:1': two slashes must follow the scheme; write tcp://host:port, with an IPv6 "
             "address in brackets");
