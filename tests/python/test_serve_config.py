@@ -760,6 +760,13 @@ def test_the_command_shows_no_secret_that_is_given_in_place_of_a_path(folder):
             assert done.stderr
 
 
+def test_a_password_that_is_not_utf_8_is_not_quoted():
+    done = subprocess.run([*COMMAND, "hash-password", "ada"], input=b"secret\xff\n", capture_output=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"InvalidArgumentError: the password has surrogates, which aren't UTF-8")
+    assert done.stdout == b""
+
+
 def test_content_of_files_of_secrets_is_not_quoted(folder):
     path = folder / "wrong"
     path.touch(mode=0o600)

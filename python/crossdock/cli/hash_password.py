@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
+from crossdock._text import check_utf8
 from crossdock.cli.app import app
 from crossdock.cli.help_texts import EXIT_CODES
 from crossdock.cli.reporting import reported
@@ -34,6 +35,7 @@ def hash_password(
                 raise xd.InvalidArgumentError("the two passwords differ")
         else:
             password = "" if sys.stdin is None else sys.stdin.readline().rstrip("\r\n")
+        check_utf8(password, "the password")
         if not 1 <= len(password.encode()) <= 1024:
             raise xd.InvalidArgumentError("a password has 1 to 1024 bytes")
         print(hashed_login(user, password))
