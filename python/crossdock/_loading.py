@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from crossdock._files import encoded_path
 from crossdock._optional import needed
+from crossdock._sources import name_of_type
 from crossdock._text import quoted, shown, without_user
 from crossdock.errors import (
     Error,
@@ -175,9 +176,15 @@ def load(source: Any, progress: Progress | None = None) -> Loaded:
     """Returns an object with Arrow methods that gives the batches of a source; see `is_loadable()`.
 
     Raises ModuleNotFoundError without pyarrow, InvalidDataError (the file isn't what its name says), NotFoundError,
-    PermissionError, FileChangedError, UnsupportedTypeError, and what polars raises. Its stream may raise the same.
+    PermissionError, FileChangedError, UnsupportedTypeError, and polars' own errors. Its stream may raise the same.
     """
     loaded = Loaded()
+    with converting(source):
+        _load(source, loaded, progress)
+    return loaded
+
+
+def _load(source: Any, loaded: Loaded, progress: Progress | None) -> None:
     if isinstance(source, (str, os.PathLike)):
         path = os.fsdecode(os.fspath(source))
         file = os.path.abspath(path)  # pyarrow reads URLs, too
@@ -190,7 +197,6 @@ def load(source: Any, progress: Progress | None = None) -> Loaded:
     else:
         read = _reader_of(source) or (lambda loaded: _load_readable(source, loaded))
         loaded.stream = read(loaded)
-    return loaded
 
 
 def _pyarrow(what: str, part: str = "") -> Any:
@@ -200,6 +206,39 @@ def _pyarrow(what: str, part: str = "") -> Any:
         if part:
             __import__(f"pyarrow.{part}")
     return pyarrow
+
+
+# What a library raises of data that it can't convert. pyarrow's errors are mostly such, too.
+_USUAL = (ValueError, TypeError, NotImplementedError, LookupError, ArithmeticError)
+
+
+def _text_of(error: Exception) -> str:
+    """The error's text, also of pyarrow's errors, which may have several."""
+    return shown("; ".join(error.args) if all(isinstance(one, str) for one in error.args) else str(error), 4096)
+
+
+def _is_of(thing: object, *libraries: str) -> bool:
+    return any(one.__module__.partition(".")[0] in libraries for one in type(thing).__mro__)
+
+
+@contextlib.contextmanager
+def converting(source: object) -> Iterator[None]:
+    """Around the conversion of a source to Arrow data. Raises what objects of pandas, polars and pyarrow raise as ours,
+    and pyarrow's errors from any object. Polars' own errors stay, and so do those of other objects."""
+    try:
+        yield
+    except (Error, MemoryError):
+        raise
+    except Exception as error:
+        known = _is_of(source, "pandas", "polars", "pyarrow")
+        what = name_of_type(source)
+        if known and isinstance(error, OSError):
+            with _named(what, "Arrow data"):
+                raise
+        if not _is_of(error, "pyarrow") and not (known and isinstance(error, _USUAL)):
+            raise
+        ours = UnsupportedTypeError if isinstance(error, (TypeError, NotImplementedError)) else InvalidDataError
+        raise ours(f"{what} can't be read as Arrow data: {_text_of(error)}") from error
 
 
 @contextlib.contextmanager
@@ -219,8 +258,8 @@ def _named(what: str, kind: str = "", hint: Callable[[], str] = str) -> Iterator
         if error.errno is not None:
             raise SystemError(f"{what}: {text}") from error
         raise InvalidDataError(f"{what} can't be read as {kind}: {text}{hint()}") from error
-    except (ValueError, TypeError, NotImplementedError, LookupError) as error:  # pyarrow's are such, too
-        raise InvalidDataError(f"{what} can't be read as {kind}: {error}{hint()}") from error
+    except _USUAL as error:
+        raise InvalidDataError(f"{what} can't be read as {kind}: {_text_of(error)}{hint()}") from error
 
 
 # How the library begins when a file's content is of a format that only pyarrow reads. Advice follows.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -174,6 +175,21 @@ def transports(
 def scheme_of(uri: str) -> str:
     """Returns what is before the first colon, in lower case."""
     return uri.partition(":")[0].lower()
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def is_uri(given: object) -> bool:
+    """Returns whether it is a text that begins with a scheme."""
+    return isinstance(given, str) and _URI.match(given) is not None
+
+
+def file_at(uri: str) -> Literal["file", "folder"] | None:
+    """Returns what is at the path, where a server's URI is expected; None: nothing, or the text is a URI."""
+    if is_uri(uri):
+        return None
+    return "folder" if os.path.isdir(uri) else "file" if os.path.isfile(uri) else None
 
 
 def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, option: str) -> None:

@@ -145,7 +145,7 @@ def withdraw(name: str) -> None:
 
 def offer(source: Any) -> tuple[Place, str]:
     """Publishes a source of batches for one consumer; returns where."""
-    kind = _sources.kind_of_batches(source)
+    kind = _sources.kind_of_batches(source, "a stream")
     if kind == "file":
         raise UnsupportedTypeError("a stream takes batches, or what makes them; serve() serves files")
     name = _local.new_name()

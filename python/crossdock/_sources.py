@@ -68,16 +68,23 @@ def refuse_sparse(source: object) -> None:
         )
 
 
-def kind_of_batches(source: object) -> Literal["file", "arrow", "callable"]:
+def kind_of_batches(source: object, taker: str) -> Literal["file", "arrow", "callable"]:
     """The same as `kind()`, for what takes batches alone: a Tensor may be a column of them. Raises UnsupportedTypeError
-    for other arrays and for mappings."""
-    found = kind(source)
+    for other arrays and for mappings. taker: what takes it, as in "write()"."""
+    found = _found_kind(source)
     if found == "tensor" and is_tensor(source) and is_array(source):
         return "arrow"
-    if found == "tensor" or found == "tensors":
+    if found == "tensor":
         raise UnsupportedTypeError(
             f"{name_of_type(source)} has none of {', '.join(_STREAMS + _ARRAYS)}, which batches come by: xd.asarray() "
             "makes a column of an array, if it has one dimension at least"
+        )
+    if found == "tensors" or found is None:
+        help_ = ": give pyarrow.table(it), if its values are columns" if found else _help_for(source)
+        raise UnsupportedTypeError(
+            f"{taker} takes an object with one of {', '.join(_STREAMS + _ARRAYS)}, such as a table of pyarrow's, a "
+            "list or iterator of batches, the path of an Arrow file, or a callable that gives such an object; this is "
+            f"{name_of_type(source)}{help_}"
         )
     return found
 
@@ -100,6 +107,17 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
     """Returns the kind of a source: the path of a file; an object with Arrow methods, or a list or iterator of such
     objects; a callable that makes one; an array without Arrow methods; or a mapping of arrays. Raises
     UnsupportedTypeError for other objects."""
+    if found := _found_kind(source):
+        return found
+    raise UnsupportedTypeError(
+        f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
+        f"of an Arrow, Parquet, CSV or JSON file or of a folder of them, a callable that gives such an object, an "
+        f"array that asarray() takes, or a mapping of arrays; this is {name_of_type(source)}{_help_for(source)}"
+    )
+
+
+def _found_kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tensors"] | None:
+    """Returns the same, and None for other objects."""
     if isinstance(source, (str, os.PathLike)):
         return "file"
     refuse_sparse(source)
@@ -123,8 +141,4 @@ def kind(source: object) -> Literal["file", "arrow", "callable", "tensor", "tens
         return "tensor"
     if callable(source):
         return "callable"
-    raise UnsupportedTypeError(
-        f"a source is an object with one of {', '.join(_STREAMS + _ARRAYS)}, a list or iterator of batches, the path "
-        f"of an Arrow, Parquet, CSV or JSON file or of a folder of them, a callable that gives such an object, an "
-        f"array that asarray() takes, or a mapping of arrays; this is {name_of_type(source)}{_help_for(source)}"
-    )
+    return None

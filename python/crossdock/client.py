@@ -15,6 +15,7 @@ from crossdock._options import (
     checked_uri,
     checked_wait,
     count,
+    file_at,
     is_copy_on_write,
     milliseconds,
     one_of,
@@ -23,7 +24,7 @@ from crossdock._options import (
 from crossdock._rows import checked_rows, first_and_count
 from crossdock._scan import Requests, Scan
 from crossdock._text import class_of, quoted, shown
-from crossdock.errors import InvalidArgumentError
+from crossdock.errors import InvalidArgumentError, UriError
 from crossdock.table import Table
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class Client:
             raise InvalidArgumentError("give one URI, or two: metadata= and data=")
         for one in (uri, metadata, data):
             if one is not None:
-                checked_uri(one)
+                _refuse_file(checked_uri(one))
         self._uri = uri if uri is not None else f"{metadata} and {data}"
         self._closed = False
         if not isinstance(any_location, bool):
@@ -493,8 +494,9 @@ class Client:
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {class_of(replace)}")
+        published = checked_name(name)
         with _table_of(source) as stream:
-            self._native.put(checked_name(name), stream, replace)
+            self._native.put(published, stream, replace)
 
     def offer(self, name: str | bytes, source: Source, *, replace: bool = False) -> None:
         """Lets an Arrow Flight server of Crossdock's fetch a table from this process and publish it as `name`. Returns
@@ -510,8 +512,9 @@ class Client:
         """
         if not isinstance(replace, bool):
             raise TypeError(f"replace must be True or False, not {class_of(replace)}")
+        published = checked_name(name)
         with _table_of(source) as stream:
-            self._native.offer(checked_name(name), stream, replace)
+            self._native.offer(published, stream, replace)
 
     def close(self) -> None:
         """Closes the client: no new request starts. Open readers continue. Each connection stays open until its last
@@ -532,6 +535,21 @@ class Client:
         return f"<crossdock.Client {shown(self._uri)}{' (closed)' if self._closed else ''}>"
 
 
+def _refuse_file(uri: str) -> None:
+    """Refuses a file or a folder where a server's URI is expected, and says which calls take it."""
+    there = file_at(uri)
+    if there is None:
+        return
+    helps = ["xd.serve({'name': path}) serves it"]
+    if there == "file" and _loading.format_of(uri) in ("arrow", None):
+        helps.insert(0, "xd.open(path) reads it")
+    server = f"; did you mean shm:{uri}?" if uri in _native.shm_names() else ""
+    raise UriError(
+        f"{quoted(uri)} is a {there}, and the URI of a server is expected here, such as shm:flights; "
+        f"{', and '.join(helps)}{server}"
+    )
+
+
 def _native_arena(arena: object) -> _native.Arena:
     from crossdock.arena import Arena  # whoever has one has imported it
 
@@ -548,7 +566,8 @@ def _table_of(source: Source) -> Iterator[Any]:
             with file.open(source) as stream:
                 yield stream
         else:
-            yield source
+            with _loading.converting(source):
+                yield source
         return
     loaded = _loading.load(source)
     with loaded.reraising():

@@ -73,8 +73,9 @@ def write(
         replaced between batches.
 
     Raises `InvalidArgumentError` for a path that is a folder or ends in .parquet or .csv, and for options that don't
-    exist, `UnsupportedTypeError` for a source without Arrow data, `NotFoundError` if the folder doesn't exist,
-    `PermissionError`, `ResourceError` if there isn't enough space, and the errors of the source.
+    exist, `UnsupportedTypeError` for a source without Arrow data, `InvalidDataError` for a DataFrame whose values don't
+    fit into Arrow columns, `NotFoundError` if the folder doesn't exist, `PermissionError`, `ResourceError` if there
+    isn't enough space, and the errors of the source.
     """
     _loading.check_path(path, "write")
     suffix = os.path.splitext(os.fsdecode(path))[1].lower()
@@ -85,14 +86,16 @@ def write(
     one_of(compression, "compression", "lz4", "zstd", None)
     level = _checked_level(level)
     one_of(form, "form", "file", "stream")
-    kind = _sources.kind_of_batches(source)
+    kind = _sources.kind_of_batches(source, "write()")
     if kind == "file":
         with open(source) as reader:  # type: ignore[arg-type]
             _native.write_file(reader, encoded_path(path), form, compression, level)
         return
     if kind == "callable":
         source = source()  # type: ignore[operator]
-    _native.write_file(source, encoded_path(path), form, compression, level)
+    target = encoded_path(path)
+    with _loading.converting(source):
+        _native.write_file(source, target, form, compression, level)
 
 
 def _checked_level(level: int | None) -> int | None:

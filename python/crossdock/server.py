@@ -17,13 +17,14 @@ from crossdock._options import (
     checked_uri,
     checked_wait,
     count,
+    is_uri,
     milliseconds,
     one_of,
     stats_for_all,
     transports,
 )
 from crossdock._text import class_of, quoted
-from crossdock.errors import Error, InvalidArgumentError
+from crossdock.errors import InvalidArgumentError
 from crossdock.table import Table
 
 if TYPE_CHECKING:
@@ -202,8 +203,8 @@ class Server:
     ) -> None:
         if sources is not None and not isinstance(sources, Mapping):
             raise InvalidArgumentError(
-                "sources must be a mapping from names to sources, as in {'flights': 'flights.arrow'}, not "
-                f"{class_of(sources)}; give a URI as uri="
+                "sources must be a mapping from names to sources, as in {'flights': table} and {'flights': "
+                f"'flights.arrow'}}, not {class_of(sources)}{'; give a URI as uri=' if is_uri(sources) else ''}"
             )
         many = isinstance(uri, Iterable) and not isinstance(uri, (str, bytes))
         uris = [checked_uri(one) for one in (uri if many else (uri,))]  # type: ignore[arg-type]
@@ -398,13 +399,15 @@ class Server:
         if kind == "callable":
             return self._native.prepare_callable(published, source, replace)
         if kind == "table":
-            return self._native.prepare_table(published, source, replace, uses)
+            with _loading.converting(source):
+                return self._native.prepare_table(published, source, replace, uses)
         if kind == "tensor":
             return self._native.prepare_tensor(published, _native.asarray(source), replace, uses)
         if kind == "tensors":
             tensors = _nested.flattened(source)  # type: ignore[arg-type]
             return self._native.prepare_tensors(published, tensors, replace, uses)
-        return self._native.prepare_live(published, source, replace)
+        with _loading.converting(source):
+            return self._native.prepare_live(published, source, replace)
 
     def _prepare_loaded(
         self, name: bytes, loaded: _loading.Loaded, live: bool, replace: bool, uses: int
@@ -521,7 +524,7 @@ class Server:
 def _publishing(name: str | bytes) -> Iterator[None]:
     try:
         yield
-    except Error as error:
+    except Exception as error:
         error.add_note(f"while publishing {quoted(name)}")
         raise
 

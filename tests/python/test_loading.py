@@ -504,6 +504,81 @@ class TestIsRefused:
             served(pl.LazyFrame({"a": [1]}).select("absent"))
 
 
+# Objects of other libraries that can't become Arrow data: the class of the error, what it says, and of what it is.
+UNFIT = {
+    "two types in a column": (
+        lambda: pd.DataFrame({"x": [1, "a"]}),
+        xd.InvalidDataError,
+        "Could not convert 'a' with type str: tried to convert to int64; Conversion failed for column x with type ",
+        pa.ArrowInvalid,
+    ),
+    "two columns of one name": (
+        lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]),
+        xd.InvalidDataError,
+        "Duplicate column names found: ['a', 'a']",
+        ValueError,
+    ),
+    "numbers of a type that Arrow hasn't": (
+        lambda: pd.DataFrame({"x": [1j]}),
+        xd.UnsupportedTypeError,
+        "Unsupported numpy type 15; Conversion failed for column x with type complex128",
+        pa.ArrowNotImplementedError,
+    ),
+    "a long integer": (
+        lambda: pd.DataFrame({"x": [2**90]}),
+        xd.InvalidDataError,
+        "Python int too large to convert to C long",
+        OverflowError,
+    ),
+}
+
+
+class TestObjectsThatCannotBecomeArrowData:
+    @pytest.mark.parametrize("name", UNFIT)
+    def test_the_error_is_ours_and_has_the_name_of_the_source(self, name, tmp_path):
+        make, kind, text, cause = UNFIT[name]
+        with xd.serve({}) as server:
+            for give, notes in (
+                (lambda: xd.serve({"a": make()}), ["while publishing 'a'"]),
+                (lambda: server.update({"a": make()}), ["while publishing 'a'"]),
+                (lambda: server.publish("a", make()), None),
+                (lambda: xd.write(make(), tmp_path / "a.arrow"), None),
+                (lambda: xd.write(make, tmp_path / "a.arrow"), None),
+            ):
+                with pytest.raises(kind) as raised:
+                    give()
+                assert re.match(r"pandas\.\S*DataFrame can't be read as Arrow data: ", str(raised.value))
+                assert text in str(raised.value)
+                assert isinstance(raised.value.__cause__, cause)
+                assert getattr(raised.value, "__notes__", None) == notes
+
+    def test_what_the_object_reads_is_missing(self, tmp_path):
+        with pytest.raises(xd.NotFoundError, match=r"^polars\.\S*LazyFrame: No such file") as raised:
+            xd.serve({"a": pl.scan_csv(tmp_path / "absent.csv")})
+        assert raised.value.__notes__ == ["while publishing 'a'"]
+
+    def test_an_error_of_pyarrow_from_code_of_the_callers(self):
+        class Mine:
+            def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+                return pa.table({"x": pa.array([1, "a"])}).__arrow_c_stream__()
+
+        with pytest.raises(xd.InvalidDataError, match=r"Mine can't be read as Arrow data: Could not convert 'a'"):
+            served(Mine())
+
+    def test_other_errors_keep_their_class_and_get_the_name(self):
+        def rows() -> Iterator[pa.RecordBatch]:
+            raise ZeroDivisionError("of its own")
+            yield
+
+        for source, kind in (
+            (rows(), ZeroDivisionError),
+            (pl.LazyFrame({"a": [1]}).select("absent"), pl.exceptions.ColumnNotFoundError),
+        ):
+            with pytest.raises(kind) as raised:
+                xd.serve({"a": source})
+            assert raised.value.__notes__ == ["while publishing 'a'"]
+
+
 def test_what_is_decompressed_already(tmp_path):
     path = write(tmp_path, "t.csv.gz")
     with gzip.open(path) as plain, fsspec.open(path, "rb", compression="gzip") as plain_too:

@@ -217,6 +217,51 @@ def test_iterators_that_fail():
             server.publish("x", numbers(fail_at=3), mode="table")
 
 
+def test_sources_have_names():
+    text = "sources must be a mapping from names to sources, as in {'flights': table} and {'flights': 'flights.arrow'}"
+    for given, end in ((TABLE, ", not Table"), ("flights.arrow", ", not str"), (5, ", not int")):
+        with pytest.raises(xd.InvalidArgumentError) as raised:
+            xd.serve(given)  # type: ignore[arg-type]
+        assert str(raised.value) == text + end
+    with pytest.raises(xd.InvalidArgumentError) as raised:
+        xd.serve("shm:flights")  # type: ignore[arg-type]
+    assert str(raised.value) == text + ", not str; give a URI as uri="
+
+
+def test_what_is_no_table_is_not_written(tmp_path):
+    says = (
+        "write() takes an object with one of __arrow_c_stream__, __arrow_c_device_stream__, __arrow_c_array__, "
+        "__arrow_c_device_array__, such as a table of pyarrow's, a list or iterator of batches, the path of an Arrow "
+        "file, or a callable that gives such an object; this is builtins."
+    )
+    for source, end in ((5, "int"), ({"a": [1]}, "dict: give pyarrow.table(it), if its values are columns")):
+        with pytest.raises(xd.UnsupportedTypeError) as raised:
+            xd.write(source, tmp_path / "x.arrow")  # type: ignore[arg-type]
+        assert str(raised.value) == says + end
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "help_"),
+    [("t.arrow", "file", "xd.open(path) reads it, and "), ("t.parquet", "file", ""), ("folder", "folder", "")],
+)
+def test_a_client_does_not_connect_to_a_file(name, kind, help_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    xd.write(TABLE, "t.arrow")
+    pathlib.Path("t.parquet").touch()
+    pathlib.Path("folder").mkdir()
+    text = (
+        f"'{name}' is a {kind}, and the URI of a server is expected here, such as shm:flights; {help_}"
+        "xd.serve({'name': path}) serves it"
+    )
+    with pytest.raises(xd.UriError) as raised:
+        xd.connect(name)
+    assert str(raised.value) == text
+    with xd.serve({}, f"shm:{name}"), pytest.raises(xd.UriError) as raised:
+        xd.connect(name)
+    assert str(raised.value) == f"{text}; did you mean shm:{name}?"
+
+
 def test_a_class_is_a_callable():
     class Source:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
