@@ -7,6 +7,7 @@
 
 #include "array/column.h"
 #include "batch.h"
+#include "core/amounts.h"
 #include "crossdock/core/error.h"
 #include "crossdock/core/log.h"
 #include "crossdock/exchange/sync.h"
@@ -86,8 +87,9 @@ array::RecordBatch converted(array::RecordBatch batch, const array::Conversion& 
   std::int64_t copied = 0;
   batch = to.apply(std::move(batch), &copied);
   if (copied > 0) {
-    log_here(LogLevel::kInfo, "copying " + std::to_string(copied) + " bytes: a consumer requested " +
-                                  std::to_string(batch.num_rows) + " rows in another encoding");
+    log_here(LogLevel::kInfo, "copying " + counted(static_cast<std::uint64_t>(copied), "byte") +
+                                  ": a consumer requested " +
+                                  counted(static_cast<std::uint64_t>(batch.num_rows), "row") + " in another encoding");
   }
   return batch;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "core/amounts.h"
 #include "core/text.h"
 #include "crossdock/session/client.h"
 #include "deferred.h"
@@ -262,14 +263,16 @@ void bind_client(nb::module_& module) {
           "A number that changes when other data is published under the name, also by a server that was restarted. "
           "None for a live stream and a callable, or if the server doesn't say.")
       .def("__repr__", [](const CatalogEntry& self) {
-        const auto count = [](std::int64_t value) { return value < 0 ? std::string("?") : std::to_string(value); };
+        const auto count = [](std::int64_t value, const char* one) {
+          return value < 0 ? "? " + std::string(one) + "s" : counted(static_cast<std::uint64_t>(value), one);
+        };
         const auto content = content_of(self);
-        const std::string what = !content ? count(self.rows) + " rows"
+        const std::string what = !content ? count(self.rows, "row")
                                  : content->single
                                      ? "a tensor, " + printable(content->type) + " " + array::shape_text(content->shape)
-                                     : count(content->count) + " tensors";
-        return nb::str("<crossdock.CatalogEntry {!r}: {}, {} bytes, {}>")
-            .format(published_name(self.name), what, count(self.bytes), self.device);
+                                     : count(content->count, "tensor");
+        return nb::str("<crossdock.CatalogEntry {!r}: {}, {}, {}>")
+            .format(published_name(self.name), what, count(self.bytes, "byte"), self.device);
       });
 
   nb::class_<transport::TlsOptions>(module, "TlsOptions")

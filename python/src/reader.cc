@@ -11,6 +11,7 @@
 
 #include "batch.h"
 #include "capsule.h"
+#include "core/amounts.h"
 #include "deferred.h"
 #include "derived_stream.h"
 #include "gil.h"
@@ -361,8 +362,8 @@ void bind_reader(nb::module_& module) {
           "__exit__", [](PyReader& self, const nb::args&) { self.close(); }, "exception"_a)
       .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_reader"); })
       .def("__repr__", [](const PyReader& self) {
-        return std::string("<crossdock.RecordBatchReader: ") + std::to_string(self.schema()->fields().size()) +
-               " columns, " + self.state() + ">";
+        return "<crossdock.RecordBatchReader: " + counted(self.schema()->fields().size(), "column") + ", " +
+               self.state() + ">";
       });
   add_methods_of_columns(module.attr("RecordBatchReader"));
 }

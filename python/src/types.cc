@@ -12,6 +12,7 @@
 #include "batch.h"
 #include "capsule.h"
 #include "column/column.h"
+#include "core/amounts.h"
 #include "crossdock/core/error.h"
 #include "crossdock/exchange/batch.h"
 #include "deferred.h"
@@ -122,8 +123,9 @@ void wait_until_ready(PyRecordBatch& self) {
 
 std::string summary(const PyRecordBatch& self) {
   const array::RecordBatch& batch = self.batch;
-  return "<crossdock.RecordBatch: " + std::to_string(batch.num_rows) + " rows, " +
-         std::to_string(batch.schema->fields().size()) + " columns, " + std::to_string(batch.nbytes()) + " bytes" +
+  return "<crossdock.RecordBatch: " + counted(static_cast<std::uint64_t>(batch.num_rows), "row") + ", " +
+         counted(batch.schema->fields().size(), "column") + ", " +
+         counted(static_cast<std::uint64_t>(batch.nbytes()), "byte") +
          (batch.device.type == device::DeviceType::kCpu ? "" : " on " + device::to_string(batch.device)) + ">";
 }
 

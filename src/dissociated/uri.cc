@@ -50,7 +50,7 @@ class Parser {
   Uri parse() {
     const std::size_t colon = text_.find(':');
     if (colon == std::string_view::npos) {
-      fail(text_.size(), "it has no scheme; " + with_scheme());
+      throw UriError("bad URI " + shown(without_user(text_)) + ": it has no scheme; " + with_scheme());
     }
     if (!is_scheme(text_.substr(0, colon))) {
       fail(0, "its scheme must be a letter, then letters, digits, '+', '-' or '.', up to the first ':'");

@@ -180,8 +180,7 @@ Catalog::Prepared Catalog::prepare(const std::string& name, Source source, const
     if (!options.replace && items_.contains(name)) {
       throw InvalidArgumentError(in_quotes(name) +
                                  " is already published, and it isn't to be replaced: withdraw it first, or publish it "
-                                 "with replace=True; a server takes that from clients with puts=\"replace\" "
-                                 "(`crossdock serve --puts replace`)");
+                                 "with replace=True");
     }
   }
   auto item = std::make_shared<Item>();

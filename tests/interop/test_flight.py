@@ -211,8 +211,21 @@ def test_two_servers_in_one_process(connect):
         assert one.flight_uri != other.flight_uri
         for server, rows in ((one, 1), (other, 2)):
             assert connect(server).do_get(flight.Ticket("a")).read_all().num_rows == rows
-        with pytest.raises(xd.ConnectionError, match=r"can't listen at grpc://127\.0\.0\.1:"):
-            xd.serve({}, flight=one.flight_uri)
+        for uri in (one.flight_uri, one.flight_uri.replace("127.0.0.1", "*")):
+            with pytest.raises(xd.ConnectionError) as raised:
+                xd.serve({}, flight=uri)
+            help_ = "another process listens there; use port 0 to get a free port"
+            assert str(raised.value) == f"can't listen at {uri}: {help_}"
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [("203.0.113.1", "this machine has no such address"), ("no.such.host.invalid", "Name or service not known")],
+)
+def test_an_address_at_which_no_server_can_listen(host, why):
+    with pytest.raises(xd.ConnectionError) as raised:
+        xd.serve({}, flight=f"grpc://{host}:8815")
+    assert str(raised.value) == f"can't listen at grpc://{host}:8815: {why}"
 
 
 def read_on(reader: flight.FlightStreamReader) -> None:

@@ -61,6 +61,12 @@ def test_rows_as_json(server):
     }  # fmt: skip
 
 
+def test_no_columns_are_an_error():
+    for columns in ("", " , "):
+        _, err = get("shm:absent", "t", "--columns", columns, expect=2)
+        assert "Invalid value for --columns: it names no column: write A,B, or leave it out for all of them" in err
+
+
 @pytest.mark.long
 def test_tensors_as_json(server):
     out, _ = get(server.uri, "weights", "--json")

@@ -41,8 +41,11 @@ def test_it_is_true_or_false():
 
 def test_without_it_the_error_says_so():
     with xd.serve({"x": version(1)}) as server:
-        with pytest.raises(xd.InvalidArgumentError, match="withdraw it first, or publish it with replace=True; "):
+        with pytest.raises(xd.InvalidArgumentError) as raised:
             server.publish("x", version(2))
+        assert str(raised.value) == (
+            '"x" is already published, and it isn\'t to be replaced: withdraw it first, or publish it with replace=True'
+        )
         server.publish("y", version(2), replace=True)  # There is nothing to replace.
 
 

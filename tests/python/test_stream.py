@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -57,6 +58,23 @@ def test_a_batch_tells_its_shape_without_reading_data(client):
     assert batch.nbytes > 0
     assert batch.schema.names == ["x", "y"]
     assert repr(batch).splitlines()[0] == f"<crossdock.RecordBatch: 2 rows, 2 columns, {batch.nbytes} bytes>"
+
+
+def test_one_of_a_thing_is_no_plural(tmp_path):
+    one = pa.table({"x": pa.array([True])})
+    xd.write(one, tmp_path / "one.arrow")
+    with xd.open(tmp_path / "one.arrow") as file:
+        assert repr(file) == f"<crossdock.FileReader {tmp_path}/one.arrow: 1 batch, 1 row>"
+    assert repr(xd.RecordBatchReader(one)).startswith("<crossdock.RecordBatchReader: 1 column, ")
+    batch = xd.RecordBatch(pa.record_batch({"x": pa.array([7], pa.int8())}))
+    assert repr(batch).splitlines()[0] == "<crossdock.RecordBatch: 1 row, 1 column, 1 byte>"
+    sources = {"t": one, "one": {"a": np.zeros(1, "i1")}, "two": {"a": np.zeros(2), "b": np.zeros(2)}, "f": lambda: one}
+    with xd.serve(sources) as server, xd.connect(server.uri) as client:
+        entries = {entry.name: repr(entry) for entry in client.list()}
+    assert entries["t"].startswith("<crossdock.CatalogEntry 't': 1 row, ")
+    assert entries["one"].startswith("<crossdock.CatalogEntry 'one': 1 tensor, ")
+    assert entries["two"].startswith("<crossdock.CatalogEntry 'two': 2 tensors, ")
+    assert entries["f"].startswith("<crossdock.CatalogEntry 'f': ? rows, ? bytes, ")
 
 
 def test_a_schema(client):

@@ -97,6 +97,18 @@ def _check_output(output: str | None, form: str | None, as_json: bool) -> Path |
     return file
 
 
+def _names_in(columns: str | None) -> list[str] | None:
+    """The names that --columns has; None: all columns."""
+    if columns is None:
+        return None
+    names = [column.strip() for column in columns.split(",") if column.strip()]
+    if not names:
+        raise typer.BadParameter(
+            "it names no column: write A,B, or leave it out for all of them", param_hint="--columns"
+        )
+    return names
+
+
 _EXAMPLES = """Examples:
 
 crossdock get shm:flights flights -n 5
@@ -164,6 +176,7 @@ def get(
     values of the tensors."""
     on_end(signal.default_int_handler)  # All signals act as Ctrl-C, so that a partial file is removed.
     file = _check_output(output, form, as_json)
+    names = _names_in(columns)
     trusted = trusted_of(remote_reads)
     wanted = None if name is None else name_of(name, "NAME")
     with reported():
@@ -181,7 +194,6 @@ def get(
             return
         if file is not None:
             check_content(file, "table")
-        names = None if columns is None else [column.strip() for column in columns.split(",") if column.strip()]
         known = None if entry is None else entry.rows
         total = known if rows is None else rows if known is None else min(rows, known)
         to_stdout = as_json or output == _STDOUT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossdock import _native
 from crossdock._names import shown_name
-from crossdock._text import shown
+from crossdock._text import counted, shown
 from crossdock.cli.layout import table_lines, terminal_width, wrapped
 from crossdock.cli.output import json_value
 from crossdock.errors import SystemError, UnsupportedError, UnsupportedTypeError
@@ -27,7 +27,7 @@ _MOST_VALUES = 1000  # NumPy leaves out the middle of larger arrays
 def content_text(entry: _native.CatalogEntry) -> str:
     """Returns what a line of the catalog says about tensors; "" of a table."""
     if entry.kind == "tensors":
-        return f"{'?' if entry.count is None else f'{entry.count:,}'} tensors"
+        return "? tensors" if entry.count is None else counted(entry.count, "tensor")
     if entry.kind == "tensor":
         return f"{entry.dtype or '?'} {'?' if entry.shape is None else entry.shape}"
     return ""
@@ -101,11 +101,11 @@ def get(
             print(json.dumps({**about(path, tensor), "values": json_value(tensor.tolist())}), flush=True)
         return
     size = sum(tensor.nbytes for tensor in tensors.values())
-    what = content_text(entry) if entry.kind == "tensor" else f"{len(tensors):,} tensors"
-    said = f"{shown(shown_name(entry.name))}: {shown(what)}, {size:,} bytes, {seconds:.3f} s"
+    what = content_text(entry) if entry.kind == "tensor" else counted(len(tensors), "tensor")
+    said = f"{shown(shown_name(entry.name))}: {shown(what)}, {counted(size, 'byte')}, {seconds:.3f} s"
     if output is not None:
         if entry.kind != "tensor":
-            raise UnsupportedError(f"{output} holds one array, but {len(tensors):,} tensors are served there")
+            raise UnsupportedError(f"{output} holds one array, but several are served there: {what}")
         _write(output, tensors[()])
         print(f"{said}, written to {shown(str(output))}")
         return

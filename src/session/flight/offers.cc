@@ -16,6 +16,7 @@
 #include "session/charged_stream.h"
 #include "session/flight/location.h"
 #include "session/flight/peer_host.h"
+#include "session/flight/puts.h"
 #include "session/say.h"
 #include "session/table_name.h"
 #include "transport/hosts.h"
@@ -63,12 +64,7 @@ std::string Offers::take(const std::string& peer, const flight::Offer& offer) {
     throw UnsupportedError("this server takes no tables from clients: " + shown(offer.name) + " isn't fetched");
   }
   check_name(offer.name);
-  if ((offer.only_new || options_.flight.puts == FlightPuts::kNew) && is_taken(offer.name)) {
-    throw InvalidArgumentError('"' + excerpt(offer.name) +
-                               "\" is already published, and it isn't to be replaced: "
-                               "give it with replace=True; a server takes that from clients with puts=\"replace\" "
-                               "(`crossdock serve --puts replace`)");
-  }
+  if (offer.only_new || options_.flight.puts == FlightPuts::kNew) check_is_free(directory_, offer.name);
   std::string ticket = make_ticket();
   const std::string host = peer_host(peer);
   const std::lock_guard lock(mutex_);
@@ -80,15 +76,6 @@ std::string Offers::take(const std::string& peer, const flight::Offer& offer) {
   }
   open_.emplace(ticket, Open{offer.name, host, offer.only_new, Clock::now() + kOpenFor});
   return ticket;
-}
-
-bool Offers::is_taken(const std::string& name) const {
-  try {
-    static_cast<void>(directory_.flight(name));
-    return true;
-  } catch (const NotFoundError&) {
-    return false;
-  }
 }
 
 // Call it with the lock held.

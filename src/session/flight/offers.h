@@ -48,7 +48,6 @@ class Offers {
     bool only_new = false;
     Clock::time_point until;
   };
-  bool is_taken(const std::string& name) const;
   void drop_old();
   std::unique_ptr<Reader> read(const flight::FetchOffer& request, const std::string& host,
                                const transport::InterruptHook& over) const;

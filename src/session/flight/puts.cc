@@ -59,6 +59,18 @@ std::unique_ptr<Reader> reader_of(const std::shared_ptr<PutCall>& call, const Se
 
 }  // namespace
 
+void check_is_free(const flight::Directory& directory, const std::string& name) {
+  try {
+    static_cast<void>(directory.flight(name));
+  } catch (const NotFoundError&) {
+    return;
+  }
+  throw InvalidArgumentError(
+      '"' + excerpt(name) +
+      "\" is already published, and it isn't to be replaced: give it with replace=True; a server "
+      "takes that from clients with puts=\"replace\" (`crossdock serve --puts replace`)");
+}
+
 void Puts::start(const std::shared_ptr<PutCall>& call) {
   if (options_.flight.puts == FlightPuts::kRefused) {
     throw UnsupportedError("this server takes no tables from clients: " + shown(call->name()) + " wasn't published");
@@ -69,6 +81,7 @@ void Puts::start(const std::shared_ptr<PutCall>& call) {
 void Puts::receive(const std::shared_ptr<PutCall>& call) const {
   try {
     const bool replace = options_.flight.puts == FlightPuts::kReplace && !call->only_new();
+    if (!replace) check_is_free(directory_, call->name());
     publish_(call->name(), Source::table(bounded(reader_of(call, options_), options_.flight.max_put_bytes)), replace);
     say(options_.log, LogLevel::kInfo,
         [&] { return "the Flight client at " + call->peer() + " has published " + shown(call->name()); });

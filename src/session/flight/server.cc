@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "core/host_name.h"
@@ -40,6 +41,32 @@ std::string address_of(const std::string& text) {
   std::optional<std::string> address = host_and_port(uri.address);
   if (!address) throw UriError(shown(without_user(text)) + " isn't grpc://HOST:PORT; port 0 is a free one");
   return *std::move(address);
+}
+
+/// Returns the system's error in the text of gRPC's, as in os_error:"Permission denied"; "" if there is none.
+std::string_view system_error_in(std::string_view failure) {
+  std::size_t begin = failure.find("os_error");
+  if (begin != failure.npos) begin = failure.find(':', begin);
+  if (begin != failure.npos) begin = failure.find('"', begin);
+  if (begin == failure.npos) return {};
+  const std::size_t end = failure.find('"', ++begin);
+  return end == failure.npos ? std::string_view{} : failure.substr(begin, end - begin);
+}
+
+/// Throws what gRPC says when it can't listen, without the places in its source.
+[[noreturn]] void throw_not_listening(const std::string& uri, std::string_view failure) {
+  const std::string what = "can't listen at " + excerpt(uri) + ": ";
+  const std::string_view error = system_error_in(failure);
+  const auto is = [error](std::errc code) { return error == std::make_error_code(code).message(); };
+  if (is(std::errc::address_in_use)) {
+    throw ConnectionError(what + "another process listens there; use port 0 to get a free port");
+  }
+  if (is(std::errc::address_not_available)) throw ConnectionError(what + "this machine has no such address");
+  if (is(std::errc::permission_denied)) throw PermissionError(what + "this user may not use that port");
+  if (!error.empty()) throw ConnectionError(what + excerpt(error, kMostErrorText));
+  constexpr std::string_view kStatus = "UNKNOWN:";
+  if (failure.starts_with(kStatus)) failure.remove_prefix(kStatus.size());
+  throw ConnectionError(what + excerpt(failure.substr(0, failure.find(" {")), kMostErrorText));
 }
 
 /// gRPC has one limit for all messages of a server; ReceivedMessage::request() has the one for requests.
@@ -78,7 +105,7 @@ FlightServer::FlightServer(const ServerOptions& options, flight::Access access, 
       directory_(directory),
       encrypted_(dissociated::parse_uri(options.flight.uri).scheme == kEncryptedFlight),
       queue_(std::make_shared<GetQueue>()),
-      puts_(options, publish),
+      puts_(options, directory, publish),
       offers_(options, directory, std::move(publish)),
       refusals_(options_.log) {}
 
@@ -108,9 +135,7 @@ void FlightServer::start(std::vector<std::string> locations, flight::Service::Ow
   std::string failure;
   server_ = carrier_->calls().server_start(
       &options, &port, [](void* out, xd_bytes text) { *static_cast<std::string*>(out) = text_of(text); }, &failure);
-  if (server_ == nullptr) {
-    throw ConnectionError("can't listen at " + excerpt(options_.flight.uri) + ": " + excerpt(failure, kMostErrorText));
-  }
+  if (server_ == nullptr) throw_not_listening(options_.flight.uri, failure);
   uri_ = (encrypted_ ? std::string(kEncryptedFlight) : "grpc") + "://" +
          with_port(every_address ? host_name() + address.substr(1) : address, port);
   const bool checked = access_.asks() || (encrypted_ && !options_.flight.tls.client_roots.empty());
