@@ -79,8 +79,8 @@ def test_who_may_replace_what():
             with pytest.raises(xd.InvalidArgumentError) as refused:
                 client.put("t", numbers(2), replace=replace)
             assert (
-                '"t" is already published, and it isn\'t to be replaced: give it with replace=True; a server takes that '
-                'from clients with puts="replace" (`crossdock serve --puts replace`)'
+                '"t" is already published, and it isn\'t to be replaced: give it with replace=True; a server takes '
+                'that from clients with puts="replace" (`crossdock serve --puts replace`)'
             ) in str(refused.value)
         with pytest.raises(pa.ArrowInvalid, match="already published"):
             send(theirs, "t", *numbers(2).to_batches())
