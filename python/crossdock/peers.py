@@ -390,9 +390,10 @@ async def connect(
 
     The other options are those of `listen()`; each end has its own.
 
-    Cancelling the call ends the attempt. Raises `ConnectionError` if nobody listens, `HandshakeError` if the other end is no listener for peers, or has another
-    version, `PermissionError` if it has another token or belongs to another user, `UnsupportedError` for a scheme that
-    has no peers, `TimeoutError`, and the other errors of `crossdock.connect()`.
+    Cancelling the call ends the attempt. Raises `ConnectionError` if nobody listens, `HandshakeError` if the other end
+    is no listener for peers, or has another version, `PermissionError` if it has another token or belongs to another
+    user, `UnsupportedError` for a scheme that has no peers, `TimeoutError`, and the other errors of
+    `crossdock.connect()`.
     """
     checked_uri(uri)
     check_checksum([uri], checksum, "checksum=True", "checksum")

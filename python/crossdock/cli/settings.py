@@ -15,7 +15,7 @@ import crossdock as xd
 from crossdock import _options
 from crossdock._files import is_pem_text
 from crossdock._http import Address
-from crossdock._text import class_of, quoted
+from crossdock._text import class_of, quoted, without_user
 from crossdock.cli.logs import LEVELS
 from crossdock.cli.options import is_port, network_hint, size_in
 
@@ -215,8 +215,7 @@ def _uri_of(*schemes: str) -> Callable[[object], str]:
                 meant = f"; did you mean shm:{text}?"
             else:
                 meant = "" if text.isdigit() else f"; did you mean {network}://{text}:PORT?"
-            safe = re.sub("//[^/]*@", "//...@", text)  # a login may be before the host
-            raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(safe)}{meant}")
+            raise WrongValueError(f"must be a URI whose scheme is {known}, not {quoted(without_user(text))}{meant}")
         return text
 
     return read

@@ -14,7 +14,8 @@ TEST(UserInfo, IsLeftOutOfUris) {
 }
 
 TEST(UserInfo, IsNothingElse) {
-  for (const char* uri : {"", "tcp:", "tcp://host:7700", "shm:/run/a@b.sock", "https://host/a@b", "tcp://host?at=a@b", "//"}) {
+  for (const char* uri :
+       {"", "tcp:", "tcp://host:7700", "shm:/run/a@b.sock", "https://host/a@b", "tcp://host?at=a@b", "//"}) {
     EXPECT_EQ(without_user(uri), uri);
   }
 }
