@@ -336,8 +336,8 @@ def report(
         "After that, their batches come as fast as those of the file and the arena.\n"
         "Copied: by the server, once, when the table was published. Flight copies for each consumer, when it sends.\n"
         "Each after: the time for each further batch. Some tables have only 1 batch.\n"
-        "Memory: a consumer's part of the pages that processes share (PSS), and what it has for itself alone. Before "
-        "that is measured, it reads a byte of every page (4 KiB), because only pages that were read count.\n"
+        "Memory: the consumer's own memory, and its part of what processes share (PSS). Its own: memory that no other "
+        "process maps. The consumer reads a byte of each page (4 KiB) before: only pages that were read count.\n"
         "Checksums (SHA-256) of every table are equal in all three processes."
         if good
         else "[bold red]The consumers did not get what was served.[/]"

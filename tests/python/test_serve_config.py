@@ -239,7 +239,7 @@ def test_a_table_of_both_is_an_error(folder):
         ),
         ('[server]\nusers = ["root\\u0000"]\n', 2, "server.users has 'root\\x00', which is no user of this machine"),
         (f'[server]\nusers = ["{"9" * 5000}"]\n', 2, "... (5,000 characters), which is no user of this machine"),
-        (f"[server]\nusers = [0x{'f' * 5000}]\n", 2, "server.users has a number of 20,000 bits, which is no user id"),
+        (f"[server]\nusers = [0x{'f' * 5000}]\n", 2, "server.users has a number of 20,000 bits, which isn't a user id"),
         (
             '[flight]\nuri = "host:8815"\n',
             2,
@@ -371,7 +371,7 @@ WRONG_TOGETHER = [
     (
         '[server]\nuri = "ucx:"\nremote_reads = "trusted"\ntoken_file = "token"\n',
         3,
-        "server.remote_reads lets processes that lack the token read all memory: give no token, or leave "
+        "server.remote_reads lets every process read all memory, also without the token: give no token, or leave "
         "server.remote_reads out",
     ),
     ('[flight]\nputs = "new"\n', 2, "flight.puts is for a Flight server: give flight.uri, or leave flight.puts out"),
@@ -455,7 +455,7 @@ def test_serve_and_its_check_say_the_same_of_a_file(folder):
 def test_files_that_are_no_configuration(folder):
     for nothing in ("", "\n", "# a comment\n"):
         (folder / "empty.toml").write_text(nothing)
-        assert "says nothing: it may be half written" in refused("--config", folder / "empty.toml")
+        assert "is empty, perhaps half written" in refused("--config", folder / "empty.toml")
     assert "is a folder, not a file" in refused("--config", folder)
     assert "NotFoundError: --token-file: the file of the token doesn't exist in the current folder" in refused(
         folder / "one.arrow", "--uri", "tcp:", "--token-file", "absent", code=3

@@ -77,7 +77,7 @@ def _made_by(target: str, thing: object, error: TypeError) -> str | None:
 
 _EXAMPLES = """Examples:
 
-crossdock check numpy:arange(3)
+crossdock check 'numpy:arange(3)'
 
 crossdock check 'my_library:lambda: Array(3)' --protocol dlpack
 """

@@ -55,7 +55,7 @@ def read_config(path: Path) -> Config:
         raise xd.InvalidArgumentError(f"{shown_path(path)} can't be read: {error}") from None
     if not content:
         raise xd.InvalidArgumentError(
-            f"{shown_path(path)} says nothing: it may be half written; [tables] alone is a file without any table"
+            f"{shown_path(path)} is empty, perhaps half written; to serve no table, write [tables]"
         )
     return _Checker(path, text).config(content)
 

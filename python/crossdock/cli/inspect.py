@@ -69,7 +69,7 @@ def inspect(
         bool, typer.Option("--wire", help="Show the messages of the protocol instead, as they are sent and received.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="For programs: one JSON object; for a NAME, one on each line.")
+        bool, typer.Option("--json", help="For programs: one JSON object; with NAME, one on each line.")
     ] = False,
     limit: Annotated[
         int,

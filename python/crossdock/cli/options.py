@@ -36,7 +36,7 @@ Uri = Annotated[str, uri_argument()]
 
 Timeout = Annotated[
     float,
-    typer.Option(min=0, metavar="SECONDS", help="How long connecting, and each answer and each batch, may take."),
+    typer.Option(min=0, metavar="SECONDS", help="The time limit for connecting, for each answer and for each batch."),
 ]
 
 Checksum = Annotated[
@@ -240,7 +240,7 @@ def bytes_of(text: str, hint: str) -> int:
     size = size_in(text)
     if size is None:
         raise typer.BadParameter(
-            f"a size is a number from 1 on, or such as 800M or 64G, not {quoted(text)}", param_hint=hint
+            f"a size is a number of bytes from 1 on, or a text such as 800M or 64G, not {quoted(text)}", param_hint=hint
         )
     return size
 

@@ -61,7 +61,7 @@ def relay(
         typer.Option(
             metavar="URI",
             help="Where to listen, as with `crossdock serve --uri`; may be given more than once. Relays of other "
-            "machines can fetch from a relay that listens at a network. Default: 'shm:', which picks a name.",
+            "machines can fetch from a relay that listens at a network address. Default: 'shm:', which picks a name.",
             show_default=False,
         ),
     ] = None,
@@ -70,7 +70,7 @@ def relay(
         typer.Option(
             metavar="SIZE",
             help="The most memory for tables: a number of bytes, or such as 800M or 64G (K, M, G and T are powers of "
-            "1024). To make room, the table is dropped that was not requested for the longest time. Default: a quarter "
+            "1024). Above that, the relay drops the table whose last request is the oldest. Default: a quarter "
             "of the machine's memory.",
             show_default=False,
         ),
@@ -96,8 +96,8 @@ def relay(
     metrics: MetricsAddress = None,
 ) -> None:
     """Fetches tables from a server when processes of this machine request them, each table once, and serves it to all
-    of these processes, until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to. Several URIs are on a line each;
-    the address of --metrics is on the last line."""
+    of them, until Ctrl-C, SIGTERM or SIGHUP. Prints the URI to connect to. Each URI is on a line of its own; the
+    address of --metrics is on the last line."""
     uris = at or ["shm:"]
     memory = None if max_memory is None else bytes_of(max_memory, "--max-memory")
     # Before the URI is printed: a program that reads the URI may stop the relay at once.

@@ -126,7 +126,8 @@ def check_user(user: str) -> None:
     """Raises InvalidArgumentError, which doesn't quote the name: its password may be in it, after a colon."""
     if not user or ":" in user or user != user.strip() or user.startswith("#") or not user.isprintable():
         raise xd.InvalidArgumentError(
-            "a user's name isn't empty, has no colon and no blanks around it, and begins with no #"
+            "a user's name must not be empty, begin with #, begin or end with a blank, or contain a colon or control "
+            "characters"
         )
 
 

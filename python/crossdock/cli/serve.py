@@ -77,7 +77,7 @@ _EXAMPLES = """Examples:
 
 crossdock serve flights.arrow
 
-crossdock serve flights.parquet planes.csv --uri tcp://*:7700 --uri shm:data
+crossdock serve flights.parquet planes.csv --uri 'tcp://*:7700' --uri shm:data
 
 crossdock serve flights.arrow --flight 'grpc://*:8815'
 """
@@ -139,8 +139,9 @@ def serve(
         list[str] | None,  # a Path of a URL would lose its slashes
         typer.Argument(
             metavar="FILE",
-            help="Arrow IPC files, which are served without a copy; or Parquet, CSV and JSON-lines files and folders "
-            "of them, which pyarrow reads into shared memory.",
+            help="Arrow IPC files, which are served without a copy if they aren't compressed; Parquet, CSV and "
+            "JSON-lines files; or folders with files of one of these formats. pyarrow reads all but single Arrow files "
+            "into shared memory.",
             show_default=False,
         ),
     ] = None,
@@ -177,7 +178,7 @@ def serve(
     limits: of.LimitsOf = None,
 ) -> None:
     """Serves the tables in files, and those of a configuration file, until Ctrl-C or SIGTERM. Prints the URI to
-    connect to. Several URIs are on a line each; the address of --metrics is on the last line."""
+    connect to. Each URI is on a line of its own; the address of --metrics is on the last line."""
     if not files and config is None:
         raise typer.BadParameter("give a file, or --config", param_hint="FILE")
     given = _named_files([Path(file) for file in files or []], name or [])

@@ -49,8 +49,8 @@ ConfigFile = Annotated[
     Path | None,
     _option(
         SERVICE,
-        "A configuration file (TOML). SIGHUP makes the server read it again. Options of the command line win over the "
-        "file's. Each FILE is served beside the file's tables.",
+        "A configuration file (TOML). SIGHUP makes the server read it again. Options of the command line replace those "
+        "of the file. Each FILE is served in addition to the tables of the file.",
         metavar="FILE",
     ),
 ]
@@ -71,7 +71,9 @@ Stats = Annotated[
 ]
 Window = Annotated[
     int | None,
-    _option(_LIMITS, "Messages that a consumer may be behind before its stream pauses. Default: 64.", metavar="NUMBER"),
+    _option(
+        _LIMITS, "Messages that may wait for a slow consumer before its stream pauses. Default: 64.", metavar="NUMBER"
+    ),
 ]
 LeaseLimit = Annotated[
     str | None,
@@ -128,8 +130,8 @@ Users = Annotated[
     list[str] | None,
     _option(
         ACCESS,
-        "A user, by name or id, who may connect over shm beside this one; may be given more than once. 'any': every "
-        "user.",
+        "A user, by name or id, who may connect over shm, in addition to this one; may be given more than once. 'any': "
+        "every user.",
         metavar="USER",
     ),
 ]
@@ -138,7 +140,7 @@ TokenFile = Annotated[
     _option(
         ACCESS,
         "A file with the secret that clients over networks must know. Other users must not be able to read the file. "
-        "Wins over CROSSDOCK_TOKEN.",
+        "Replaces CROSSDOCK_TOKEN.",
         metavar="FILE",
     ),
 ]

@@ -71,7 +71,7 @@ def _bytes(value: object) -> int:
     if isinstance(value, str):
         value = size_in(value)
         if value is None:
-            raise WrongValueError("must be a number of bytes from 1 on, or such as 800M or 64G")
+            raise WrongValueError("must be a number of bytes from 1 on, or a text such as 800M or 64G")
     number: int = _number_of("bytes")(value)
     return number
 
@@ -154,7 +154,7 @@ def _user(value: object) -> int:
             raise WrongValueError(f"has {quoted(value)}, which is no user of this machine") from None
     number = int(_of_type(value, (int, str), "user ids and names"))
     if not 0 <= number < 2**32:
-        raise WrongValueError(f"has {quoted(number)}, which is no user id")
+        raise WrongValueError(f"has {quoted(number)}, which isn't a user id")
     return number
 
 
@@ -337,7 +337,7 @@ def check_together(settings: Mapping[str, Any], places: Mapping[str, Place], has
     if "remote_reads" in settings and "ucx" not in schemes:
         refuse("remote_reads", "is for ucx: give a URI ucx://...")
     if "remote_reads" in settings and has_token:
-        refuse("remote_reads", "lets processes that lack the token read all memory: give no token")
+        refuse("remote_reads", "lets every process read all memory, also without the token: give no token")
     if "token_file" in settings and schemes == {"shm"} and flight is None:
         refuse("token_file", "is for networks, and over shm: the user id decides: give a URI of a network")
     for name in ("puts", "max_put", "logins", "ticket_keys", "ticket_lifetime", "login_lifetime"):

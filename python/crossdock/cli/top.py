@@ -101,7 +101,7 @@ _SECONDS, _LIVE_SECONDS = 1.0, 3.0
 def top(
     uri: Uri,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one snapshot and end. This is also done if there is no terminal.")
+        bool, typer.Option("--once", help="Print the statistics once and end. Without a terminal, this is the default.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="For programs: a JSON object on a line at each interval; with --once, one.")
@@ -120,7 +120,7 @@ def top(
             min=0.1,
             max=3600,
             metavar="SECONDS",
-            help=f"The time between two looks. Default: {_LIVE_SECONDS:g} for the live view on a terminal, otherwise "
+            help=f"The time between two updates. Default: {_LIVE_SECONDS:g} for the live view on a terminal, otherwise "
             f"{_SECONDS:g}.",
             show_default=False,
         ),
