@@ -161,7 +161,7 @@ TEST_F(CApi, TextsThatAreNoTextAreErrorsNotCrashes) {
                      "uri has a NUL byte"));
   EXPECT_TRUE(failed(crossdock_connect({nullptr, 0}, nullptr, &client, &error_), CROSSDOCK_ERROR_URI));
   EXPECT_TRUE(failed(crossdock_connect(crossdock_str("shm:nobody-is-here"), nullptr, &client, &error_),
-                     CROSSDOCK_ERROR_NOT_FOUND));
+                     CROSSDOCK_ERROR_CONNECTION));
 
   publish_numbers("numbers");
   const crossdock_string column = {"\xff", 1};
