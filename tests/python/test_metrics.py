@@ -186,7 +186,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(server):
     taken = server.metrics.uri.removeprefix("http://").removesuffix("/metrics")
     with pytest.raises(xd.ConnectionError, match=taken):
         xd.serve({"t": TABLE}, "shm:other", metrics=taken)
-    with pytest.raises(xd.NotFoundError):
+    with pytest.raises(xd.ConnectionError):
         xd.connect("shm:other")
     with pytest.raises(xd.ConnectionError, match=taken):
         xd.relay(server.uri, "shm:other", metrics=taken)
@@ -207,7 +207,7 @@ def test_without_a_thread_nothing_is_left(server, monkeypatch):
     assert http_server._socket.fileno() < 0
     assert http_server._loop.is_closed()
     assert http_server not in _http._servers
-    with pytest.raises(xd.NotFoundError):
+    with pytest.raises(xd.ConnectionError):
         xd.connect("shm:other")
 
 
@@ -414,7 +414,7 @@ def test_a_server_that_is_dropped_is_closed_with_its_metrics():
     gc.collect()
     with pytest.raises(ConnectionRefusedError):
         ask(uri)
-    with pytest.raises(xd.NotFoundError):
+    with pytest.raises(xd.ConnectionError):
         xd.connect(at)
 
 

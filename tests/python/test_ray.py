@@ -397,7 +397,7 @@ def test_streams_go_from_actor_to_actor(run):
             list(handle)
         with raises(TypeError, "stream"):
             crossdock.ray.stream("a path")
-        with raises(TypeError, "a source is"):
+        with raises(TypeError, "a stream takes"):
             crossdock.ray.stream(3)
 
         # A killed source is an error at once, before the stream and in it.
