@@ -1,8 +1,9 @@
-"""What batches, readers and files become in other libraries: the methods of their native classes for that."""
+"""What batches, readers and files become in other libraries: the methods of their native classes for that.
+
+The import of crossdock reads this module, which therefore imports nothing itself.
+"""
 
 from __future__ import annotations
-
-from crossdock._optional import needed
 
 TYPE_CHECKING = False  # As typing has it, whose import takes longer than all of ours. Type checkers take it for True.
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ __all__ = ["METHODS", "pandas_of", "polars_of"]
 def pandas_of(to_arrow: Callable[[], Any], numpy: bool, options: dict[str, Any]) -> Any:
     """to_arrow: returns a table or a batch of pyarrow's. It isn't called without pandas: what it reads would be lost.
     options: those of `to_pandas()` of that."""
+    from crossdock._optional import needed
+
     with needed("to_pandas() needs pandas", "pandas"):
         import pandas  # type: ignore[import-untyped]
     with needed("to_pandas() needs pyarrow", "pyarrow"):
@@ -33,6 +36,8 @@ def pandas_of(to_arrow: Callable[[], Any], numpy: bool, options: dict[str, Any])
 
 def polars_of(to_arrow: Callable[[], Any]) -> polars.DataFrame:
     """to_arrow: as in `pandas_of()`."""
+    from crossdock._optional import needed
+
     with needed("to_polars() needs polars", "polars"):
         import polars
 
@@ -57,6 +62,8 @@ def to_arrow(self: Any) -> Any:
     Raises `ConsumedError` for a reader whose batches were already read, the error of failed work, pyarrow's own error
     if a stream ends with one, and `ImportError` without pyarrow.
     """
+    from crossdock._optional import needed
+
     with needed("to_arrow() needs pyarrow", "pyarrow"):
         import pyarrow
 

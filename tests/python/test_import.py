@@ -29,7 +29,7 @@ def test_import_needs_no_other_package(script):
 
 def test_import_leaves_for_later_what_arrays_do_not_need(script):
     """Modules of the standard library that cost more than ours, and ours that need them."""
-    late = "asyncio ast concurrent dataclasses datetime inspect logging pathlib re socket ssl typing".split()
+    late = "asyncio ast concurrent contextlib dataclasses datetime inspect logging pathlib re socket ssl typing".split()
     late += ["urllib.parse", "zoneinfo"]
     late += [f"crossdock.{name}" for name in ("aio", "client", "server", "relaying", "peers", "offload", "testing")]
     out = script(f"""
