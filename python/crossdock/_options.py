@@ -181,7 +181,8 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def is_uri(given: object) -> bool:
-    """Returns whether it is a text that begins with a scheme."""
+    """Returns whether it is a text that begins with a scheme. A file whose name looks like that is given as
+    `./name:of`."""
     return isinstance(given, str) and _URI.match(given) is not None
 
 
@@ -190,6 +191,11 @@ def file_at(uri: str) -> Literal["file", "folder"] | None:
     if is_uri(uri):
         return None
     return "folder" if os.path.isdir(uri) else "file" if os.path.isfile(uri) else None
+
+
+def server_hint(name: str) -> str:
+    """Returns a question for the name of one of this user's servers without the scheme; of anything else, nothing."""
+    return f"; did you mean shm:{name}?" if name in _native.shm_names() else ""
 
 
 def check_checksum(uris: Iterable[str], checksum: bool | None, given: str, option: str) -> None:

@@ -19,6 +19,7 @@ from crossdock._options import (
     is_copy_on_write,
     milliseconds,
     one_of,
+    server_hint,
     transports,
 )
 from crossdock._rows import checked_rows, first_and_count
@@ -543,10 +544,9 @@ def _refuse_file(uri: str) -> None:
     helps = ["xd.serve({'name': path}) serves it"]
     if there == "file" and _loading.format_of(uri) in ("arrow", None):
         helps.insert(0, "xd.open(path) reads it")
-    server = f"; did you mean shm:{uri}?" if uri in _native.shm_names() else ""
     raise UriError(
         f"{quoted(uri)} is a {there}, and the URI of a server is expected here, such as shm:flights; "
-        f"{', and '.join(helps)}{server}"
+        f"{', and '.join(helps)}{server_hint(uri)}"
     )
 
 

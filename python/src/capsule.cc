@@ -87,9 +87,8 @@ array::RecordBatch converted(array::RecordBatch batch, const array::Conversion& 
   std::int64_t copied = 0;
   batch = to.apply(std::move(batch), &copied);
   if (copied > 0) {
-    log_here(LogLevel::kInfo, "copying " + counted(static_cast<std::uint64_t>(copied), "byte") +
-                                  ": a consumer requested " +
-                                  counted(static_cast<std::uint64_t>(batch.num_rows), "row") + " in another encoding");
+    log_here(LogLevel::kInfo, "copying " + counted(copied, "byte") + ": a consumer requested " +
+                                  counted(batch.num_rows, "row") + " in another encoding");
   }
   return batch;
 }

@@ -264,7 +264,7 @@ void bind_client(nb::module_& module) {
           "None for a live stream and a callable, or if the server doesn't say.")
       .def("__repr__", [](const CatalogEntry& self) {
         const auto count = [](std::int64_t value, const char* one) {
-          return value < 0 ? "? " + std::string(one) + "s" : counted(static_cast<std::uint64_t>(value), one);
+          return value < 0 ? "? " + std::string(one) + "s" : counted(value, one);
         };
         const auto content = content_of(self);
         const std::string what = !content ? count(self.rows, "row")

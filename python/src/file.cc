@@ -226,10 +226,9 @@ void bind_file(nb::module_& module) {
           "__exit__", [](PyFileReader& self, const nb::args&) { self.close(); }, "exception"_a)
       .def("_repr_html_", [](nb::handle self) { return html_of(self, "of_file"); })
       .def("__repr__", [](const PyFileReader& self) {
-        const std::string what =
-            self.closed() ? "closed"
-                          : counted(static_cast<std::uint64_t>(self.about().num_batches()), "batch", "batches") + ", " +
-                                counted(static_cast<std::uint64_t>(self.about().num_rows()), "row");
+        const std::string what = self.closed() ? "closed"
+                                               : counted(self.about().num_batches(), "batch", "batches") + ", " +
+                                                     counted(self.about().num_rows(), "row");
         const auto path = nb::steal(
             PyUnicode_DecodeFSDefaultAndSize(self.path().data(), static_cast<Py_ssize_t>(self.path().size())));
         const nb::object shown = nb::module_::import_("crossdock._text").attr("shown")(path);

@@ -123,9 +123,8 @@ void wait_until_ready(PyRecordBatch& self) {
 
 std::string summary(const PyRecordBatch& self) {
   const array::RecordBatch& batch = self.batch;
-  return "<crossdock.RecordBatch: " + counted(static_cast<std::uint64_t>(batch.num_rows), "row") + ", " +
-         counted(batch.schema->fields().size(), "column") + ", " +
-         counted(static_cast<std::uint64_t>(batch.nbytes()), "byte") +
+  return "<crossdock.RecordBatch: " + counted(batch.num_rows, "row") + ", " +
+         counted(batch.schema->fields().size(), "column") + ", " + counted(batch.nbytes(), "byte") +
          (batch.device.type == device::DeviceType::kCpu ? "" : " on " + device::to_string(batch.device)) + ">";
 }
 

@@ -103,7 +103,7 @@ class FullChecker {
     const std::int64_t nulls = in.node.length - count_bits(in.data(0), in.node.offset, in.node.length);
     if (nulls != in.node.null_count) {
       fail(in, "null count " + std::to_string(in.node.null_count) + ", but its validity marks " +
-                   counted(static_cast<std::uint64_t>(nulls), "element") + " as null");
+                   counted(nulls, "element") + " as null");
     }
   }
 

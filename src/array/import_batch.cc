@@ -106,7 +106,7 @@ class BatchImporter {
     std::int64_t nulls = root.null_count;
     if (nulls == -1) nulls = count_nulls(root);
     if (nulls != 0) {
-      throw_invalid("", counted(static_cast<std::uint64_t>(nulls), "row is null", "rows are null") +
+      throw_invalid("", counted(nulls, "row is null", "rows are null") +
                             ", which a record batch can't represent; flatten the struct first");
     }
   }

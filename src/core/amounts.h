@@ -1,14 +1,14 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
+#include <concepts>
 #include <string>
 
 /// Amounts with their units, for error messages.
 namespace crossdock {
 
 /// Returns a count and what is counted, as in "1 null" and "2 nulls". many: the plural; nullptr: `one` and an s.
-inline std::string counted(std::uint64_t count, const char* one, const char* many = nullptr) {
+std::string counted(std::integral auto count, const char* one, const char* many = nullptr) {
   const std::string number = std::to_string(count) + ' ';
   if (count != 1 && many != nullptr) return number + many;
   return number + one + (count == 1 ? "" : "s");

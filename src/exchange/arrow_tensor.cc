@@ -204,8 +204,7 @@ void check_no_nulls(const RecordBatch& column, std::size_t level, std::int64_t f
   const void* const validity = column.buffers[level].data;  // lists of one size have no other buffer
   if (level > 0 && column.host_readable() && validity != nullptr) nulls = count_nulls(validity, first, n);
   if (nulls == 0) return;
-  refuse("the column has " + counted(static_cast<std::uint64_t>(nulls), "null") + ", which a tensor can't represent",
-         "fill or drop them first");
+  refuse("the column has " + counted(nulls, "null") + ", which a tensor can't represent", "fill or drop them first");
 }
 
 Tensor unpacked(const RecordBatch& column, std::size_t leaf, std::int64_t first, std::int64_t n) {

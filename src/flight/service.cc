@@ -133,8 +133,7 @@ void Service::check_caller(std::string_view authorization, std::string_view auth
           ? "this server requires a login, and the call has none: give a user name and a password as login= in Python, "
             "or in CROSSDOCK_LOGIN to the command crossdock; other clients log in with them"
           : "this server requires a token, and the call has none: give it as token= in Python, or in CROSSDOCK_TOKEN "
-            "to "
-            "the command crossdock; with other clients, log in with the token as the password, or send the header "
+            "to the command crossdock; with other clients, log in with the token as the password, or send the header "
             "\"authorization: Bearer <token>\"");
 }
 

@@ -57,8 +57,7 @@ inline void check_buffers(const LayoutNode& layout, const BufferRange* buffers, 
     const std::int64_t size = buffers[i].length;
     if (kind == BufferKind::kValidity && size == 0) {
       if (node->null_count > 0) {
-        fail_field(where, layout,
-                   counted(static_cast<std::uint64_t>(node->null_count), "null") + ", but no validity buffer");
+        fail_field(where, layout, counted(node->null_count, "null") + ", but no validity buffer");
       }
       node->null_count = 0;
     } else if (!is_long_enough(kind, layout.type.width, node->length, size)) {

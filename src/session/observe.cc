@@ -88,17 +88,14 @@ std::string text_of_summary(const ipc::MessageSummary& message) {
       out += ' ' + std::to_string(message.dictionary_id) + (message.is_delta ? " (delta)" : "");
       [[fallthrough]];
     case ipc::MessageKind::kRecordBatch:
-      out += ": " + counted(static_cast<std::uint64_t>(message.num_rows), "row") + ", " +
-             counted(message.n_nodes, "node") + ", " + counted(message.n_buffers, "buffer") + ", body " +
-             counted(static_cast<std::uint64_t>(message.body_length), "byte");
+      out += ": " + counted(message.num_rows, "row") + ", " + counted(message.n_nodes, "node") + ", " +
+             counted(message.n_buffers, "buffer") + ", body " + counted(message.body_length, "byte");
       if (message.codec != ipc::Codec::kNone) {
         out += ", " + std::string(ipc::compression_name(message.codec));
       }
       break;
     case ipc::MessageKind::kTensor:
-    case ipc::MessageKind::kSparseTensor:
-      out += ": body " + counted(static_cast<std::uint64_t>(message.body_length), "byte");
-      break;
+    case ipc::MessageKind::kSparseTensor: out += ": body " + counted(message.body_length, "byte"); break;
   }
   out += ", V" + std::to_string(message.version);
   if (message.n_metadata > 0) out += ", custom metadata " + std::to_string(message.n_metadata);

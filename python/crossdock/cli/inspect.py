@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import crossdock as xd
-from crossdock import _loading
+from crossdock import _loading, _options
 from crossdock._text import shown
 from crossdock.cli import completion, inspection
 from crossdock.cli.app import app
@@ -21,10 +21,8 @@ from crossdock.cli.options import (
     TlsKey,
     TlsRoots,
     connected,
-    is_uri,
     name_of,
     refuse_remote_handle,
-    server_hint,
     tls_of,
     uri_argument,
 )
@@ -82,7 +80,7 @@ def inspect(
     tls_key: TlsKey = None,
 ) -> None:
     """Shows what is in a file, or what a server sends: schema, batches, dictionaries, buffers, messages."""
-    if not is_uri(target):
+    if not _options.is_uri(target):
         for given, option in ((name, "NAME"), (wire or None, "--wire")):
             if given is not None:
                 raise typer.BadParameter(f"{shown(target)} is not a URI; {option} is for the URI of a server")
@@ -99,7 +97,7 @@ def inspect(
                     "the first rows"
                 ) from None
             except xd.NotFoundError as error:
-                raise xd.NotFoundError(f"{error}{server_hint(target)}") from None
+                raise xd.NotFoundError(f"{error}{_options.server_hint(target)}") from None
         return
     if name is None and (wire or buffers):
         option = "--wire" if wire else "--buffers"

@@ -24,7 +24,6 @@ SERVICE, ACCESS = "As a service", "Who may connect"
 
 _NETWORKS = ("tcp", "tcp+tls", "ucx", "fabric", "grpc", "grpc+tls")
 SCHEMES = ("shm", *_NETWORKS)
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 def uri_argument(about: str = "The URI of a server or a relay, as it printed it.", metavar: str = "URI") -> Any:
@@ -137,23 +136,18 @@ def tls_of(
     return tls
 
 
-def is_uri(target: str) -> bool:
-    """Returns whether `target` begins with a scheme. A file whose name looks like that is given as `./name:of`."""
-    return _URI.match(target) is not None
-
-
 def refuse_file(uri: str) -> None:
     """Refuses a file or a folder where a server's URI is expected, and says which commands take it."""
-    is_folder = os.path.isdir(uri)
-    if is_uri(uri) or not (is_folder or os.path.isfile(uri)):
+    there = _options.file_at(uri)
+    if there is None:
         return
     file = shlex.quote(uri)
     helps = [f"`crossdock serve {file}` serves it"]
-    if not is_folder and _loading.format_of(uri) in ("arrow", None):
+    if there == "file" and _loading.format_of(uri) in ("arrow", None):
         helps.insert(0, f"`crossdock inspect {file}` shows what is in it")
     raise xd.UriError(
-        f"{uri} is a {'folder' if is_folder else 'file'}, and the URI of a server is expected here, such as "
-        f"shm:flights; {', '.join(helps)}{server_hint(uri)}"
+        f"{uri} is a {there}, and the URI of a server is expected here, such as "
+        f"shm:flights; {', '.join(helps)}{_options.server_hint(uri)}"
     )
 
 
@@ -213,11 +207,6 @@ def network_hint(uri: str, scheme: str = "tcp") -> str:
     if not found or not is_port(found[2]) or found[1].lower() in (*SCHEMES, "http", "https"):
         return ""
     return f"; did you mean {scheme}://{found[1]}:{found[2]}?"
-
-
-def server_hint(name: str) -> str:
-    """Returns a question for the name of one of this user's servers without the scheme; of anything else, nothing."""
-    return f"; did you mean shm:{name}?" if name in _native.shm_names() else ""
 
 
 def _servers_hint(uri: str) -> str:

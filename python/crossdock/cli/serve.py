@@ -24,7 +24,7 @@ from crossdock.cli.config import TableSource
 from crossdock.cli.files import check_is_no_url
 from crossdock.cli.help_texts import EXIT_CODES, TOKEN
 from crossdock.cli.observing import MetricsAddress, check_metrics, observed, print_addresses, set_ready
-from crossdock.cli.options import SCHEMES, Checksum, RemoteReads, TlsCertificate, TlsKey, is_uri, name_of
+from crossdock.cli.options import SCHEMES, Checksum, RemoteReads, TlsCertificate, TlsKey, name_of
 from crossdock.cli.reloading import Reloader, apply_run_time_settings
 from crossdock.cli.reporting import reported, say
 from crossdock.cli.running import Grace, Running, StoppedError
@@ -85,7 +85,7 @@ crossdock serve flights.arrow --flight 'grpc://*:8815'
 
 def _refuse_uri(file: str) -> None:
     """Refuses the URI of a server where a file is expected."""
-    if is_uri(file) and _options.scheme_of(file) in SCHEMES and not os.path.exists(file):
+    if _options.is_uri(file) and _options.scheme_of(file) in SCHEMES and not os.path.exists(file):
         raise xd.InvalidArgumentError(
             f"{file} is the URI of a server, and a file to serve is expected here; to listen at this URI, give the "
             f"file and --uri {file}"

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 def read_setup(config_file: Path | None, options: Mapping[str, Any], files: Mapping[str | bytes, TableSource]) -> Setup:
-    """options, files: of the command line, which wins over the file. The same table in both is an error."""
+    """options, files: of the command line, which replace those of the file. The same table in both is an error."""
     config = Config({}, {}, {}) if config_file is None else read_config(config_file)
     settings = {**config.settings, **options}
     places = {**config.places, **{name: Place(name) for name in options}}
@@ -149,8 +149,11 @@ def check(setup: Setup, uris: list[str]) -> None:
 
 def start(setup: Setup, uris: list[str], authenticator: Authenticator | None) -> xd.Server:
     """Starts a server without tables."""
-    check(setup, uris)
-    return _server(setup, uris, authenticator, xd.Server)
+    try:
+        return _server(setup, uris, authenticator, xd.Server)
+    except xd.Error:
+        check(setup, uris)  # says the same with the place of the setting, if it sees what is wrong
+        raise
 
 
 def _server(setup: Setup, uris: list[str], authenticator: Authenticator | None, kind: type[xd.Server]) -> xd.Server:

@@ -118,7 +118,7 @@ nb::object array_of(const RecordBatch& column) {
   if (!is_fixed(field)) refuse(field, "to_pylist() has them, and column[i] has one");
   const std::int64_t nulls = column.host_readable() ? array::ColumnView(column, 0).null_count() : 0;
   if (nulls > 0) {
-    throw ExportError("column " + shown(field.name) + " has " + counted(static_cast<std::uint64_t>(nulls), "null") +
+    throw ExportError("column " + shown(field.name) + " has " + counted(nulls, "null") +
                       ", which an array can't have; .values has its numbers and .validity says which of them "
                       "count, and to_pylist() has None for the others");
   }
