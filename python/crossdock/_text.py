@@ -19,10 +19,11 @@ def shown(text: str, limit: int | None = None) -> str:
 
 
 def without_user(url: str) -> str:
-    """Returns a URL without its user and password, which errors don't show."""
-    scheme, slashes, rest = url.partition("//")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}...@{host.rpartition('@')[2]}{slash}{path}" if "@" in host else url
+    """Returns a URL without its user and password, which errors don't show. Also without slashes or a scheme, as
+    somebody may write it; the same as without_user() in core/user_info.h."""
+    begin = url.index("//") + 2 if "//" in url else url.partition("@")[0].find(":") + 1
+    host = url[begin:].partition("/")[0].partition("?")[0]
+    return url if "@" not in host else f"{url[:begin]}...{url[begin + host.rindex('@') :]}"
 
 
 def quoted(value: object, limit: int = 200) -> str:

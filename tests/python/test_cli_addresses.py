@@ -209,6 +209,10 @@ def test_a_password_in_a_uri_is_not_shown(tmp_path):
         for arguments in (("ls", uri), ("serve", path, "--uri", uri), ("relay", uri), ("inspect", uri, "t")):
             _, err = crossdock(*arguments, expect=2)
             assert "secret" not in err
+    for text in ("secret@host:1", "me:secret@host:1"):
+        _, err = crossdock("serve", path, "--uri", text, expect=2)
+        assert "secret" not in err
+        assert "...@host:1" in err
     _, err = crossdock("serve", "https://me:secret@host/t.arrow", expect=2)
     assert "'https://...@host/t.arrow' is a URL" in err
 
